@@ -1,0 +1,239 @@
+"""Values to JSON lines and back, and what becomes of text that somebody downstream would choke on.
+
+Decided here once, for every store:
+
+| what comes in                                  | what is kept                                             |
+|------------------------------------------------|----------------------------------------------------------|
+| a surrogate pair                               | the character it stands for                              |
+| a lone surrogate; bytes that are not UTF-8     | U+FFFD, and the record says `cleaned`                    |
+| NUL                                            | U+2400, the picture of a NUL, and the record says `cleaned` |
+| NaN, Infinity                                  | the text "NaN", "Infinity", "-Infinity"                  |
+| an integer of more than 4,300 digits           | its hexadecimal text                                     |
+| values nested deeper than 200 levels           | a note in their place; JSON text is kept as text instead |
+| a BOM before a line, CR after it               | nothing                                                  |
+| U+2028, U+0085 and other exotic line ends      | themselves: only LF ends a line                          |
+| a line of more than 16 MiB                     | not read; reported with its length                       |
+
+SQLite cuts text at a NUL in places, PostgreSQL refuses it, and a lone surrogate cannot be sent to any provider, so
+they are mended before they are stored, not when they hurt. 200 levels, because older versions of jq stop at 256.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from orihon.errors import Corrupt
+from orihon.records import (
+    Blob,
+    Call,
+    Event,
+    Message,
+    Native,
+    Part,
+    PlanEntry,
+    Record,
+    Summary,
+    TaskRow,
+    ToolCall,
+    Usage,
+)
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 200
+MAX_DIGITS = 4300  # Python itself refuses to print or read longer ones
+TOO_DEEP = f"[nested deeper than {MAX_DEPTH} levels]"
+
+R = TypeVar("R", bound=Record)
+
+_NESTED: dict[type[Record], dict[str, type[Record]]] = {
+    Message: {"content": Part, "tool_calls": Call, "usage": Usage, "native": Native, "blob": Blob},
+    Part: {"blob": Blob},
+}
+_V2_NAMES: dict[type[Record], dict[str, str]] = {
+    Message: {"token_count": "tokens", "is_summarized": "summarized"},
+    Summary: {"summary_id": "id", "compression_ratio": "ratio", "created_at": "timestamp"},
+    ToolCall: {"tool_name": "tool", "arguments": "args"},
+    TaskRow: {"total_tokens_used": "total_tokens"},
+}
+_KINDS: tuple[type[Record], ...] = (
+    *(Message, Summary, ToolCall, Event, PlanEntry, TaskRow),
+    *(Part, Call, Usage, Native, Blob),
+)
+_FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}
+_DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}
+_ENCODER = msgspec.json.Encoder()
+
+_BOM = b"\xef\xbb\xbf"
+_LONE_ESCAPE = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def now() -> str:
+    """The time, in the one form that is stored: UTC, microseconds, fixed width, so that text order is time order."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def encode_line(record: Record) -> bytes:
+    """One JSON line, with the newline; the fields that nobody knew come last."""
+    return encode(record) + b"\n"
+
+
+def encode(record: Record) -> bytes:
+    """One JSON object, compact, keys in their fixed order."""
+    data = _ENCODER.encode(record)
+    return data if b'"unknown":' not in data else _ENCODER.encode(_flat(record))
+
+
+def decode_line(line: bytes, kind: type[R]) -> R:
+    """Read one line, also an old, foreign or slightly broken one; raise Corrupt with the reason when it cannot be."""
+    if len(line) > MAX_LINE_BYTES:
+        _corrupt(f"the line has {len(line):,} bytes, more than {MAX_LINE_BYTES:,}")
+    try:
+        record: R = _DECODERS[kind].decode(line)
+    except (ValueError, RecursionError):
+        return _decode_tolerantly(line, kind)
+    return record if b'"unknown":' not in line else _decode_tolerantly(line, kind)
+
+
+def clean_text(text: str) -> str:
+    """The text without what JSON, SQLite or PostgreSQL would choke on; the same object when there is nothing."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # UTF-16 joins the halves of a pair and leaves only the lone ones to be replaced
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", "\u2400") if "\0" in text else text
+
+
+def clean_value(value: Any, *, depth: int = 0) -> Any:  # noqa: PLR0911 - one line per kind of value
+    """A value that every store can hold; what JSON has no word for becomes text."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() < MAX_DIGITS * 3 else hex(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
+    if depth >= MAX_DEPTH:
+        return TOO_DEEP
+    if isinstance(value, dict):
+        return {clean_text(str(key)): clean_value(item, depth=depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [clean_value(item, depth=depth + 1) for item in value]
+    return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+
+
+def json_or_text(text: str) -> Any:
+    """The value of a JSON text; the text itself when it is not JSON or cannot be held without a loss."""
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return clean_text(text)
+    return value if _depth_fits(value) else clean_text(text)
+
+
+def _depth_fits(value: Any) -> bool:
+    layer = [value]
+    for _ in range(MAX_DEPTH):
+        layer = [
+            child
+            for item in layer
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not layer:
+            return True
+    return False
+
+
+def _flat(value: Any) -> Any:
+    """Builtins for the encoder, the unknown fields beside the known ones."""
+    if isinstance(value, list | tuple):
+        return [_flat(item) for item in value]
+    if not isinstance(value, Record):
+        return value
+    kind = type(value)
+    known = {
+        field.encode_name: _flat(getattr(value, field.name))
+        for field in msgspec.structs.fields(kind)
+        if field.name != "unknown" and (field.required or getattr(value, field.name) != _default(field))
+    }
+    unknown: dict[str, Any] = getattr(value, "unknown", {})
+    return known | {name: item for name, item in unknown.items() if name not in _FIELDS[kind]}
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+
+
+def _decode_tolerantly(line: bytes, kind: type[R]) -> R:
+    """The slow way, taken only by lines that the strict decoder refused."""
+    data = line.removeprefix(_BOM)
+    mended = _LONE_ESCAPE.sub(lambda found: found[1] + (found[2] or b"\\ufffd"), data)
+    text = clean_text(mended.decode("utf-8", "replace"))
+    try:
+        value = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=str)
+        if not isinstance(value, dict):
+            _corrupt(f"the line holds {type(value).__name__}, not an object")
+        fields = _sort_out(value, kind)
+        if "cleaned" in _FIELDS[kind] and text.encode() != data:
+            fields["cleaned"] = True
+        return msgspec.convert(fields, kind)
+    except RecursionError as error:
+        _corrupt("the line is nested too deeply", error)
+    except ValueError as error:
+        _corrupt(str(error), error)
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= MAX_DIGITS else digits
+
+
+def _float(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits
+
+
+def _sort_out(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
+    """Today's names for yesterday's, and what nobody knows under `unknown`, at every level."""
+    fields: dict[str, Any] = {}
+    unknown: dict[str, Any] = {}
+    for name, item in _with_new_names(value, kind).items():
+        if name not in _FIELDS[kind]:
+            unknown[name] = item
+        elif inner := _NESTED.get(kind, {}).get(name):
+            fields[name] = _sort_out_inside(item, inner)
+        else:
+            fields[name] = item
+    return fields | {"unknown": unknown}
+
+
+def _sort_out_inside(item: Any, kind: type[Record]) -> Any:
+    if isinstance(item, list):
+        return [_sort_out_inside(part, kind) for part in item]
+    return _sort_out(item, kind) if isinstance(item, dict) else item
+
+
+def _with_new_names(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
+    renamed = {old: new for old, new in _V2_NAMES.get(kind, {}).items() if new not in value}
+    value = {renamed.get(name, name): item for name, item in value.items()}
+    call = value.get("function_call")
+    if kind is Message and isinstance(call, dict) and "tool_calls" not in value:
+        del value["function_call"]
+        arguments = call.get("arguments", "{}")
+        text = arguments if isinstance(arguments, str) else _ENCODER.encode(arguments).decode()
+        value["tool_calls"] = [{"id": f"seq-{value.get('seq')}", "name": str(call.get("name", "")), "arguments": text}]
+    return value
+
+
+def _corrupt(reason: str, cause: BaseException | None = None) -> NoReturn:
+    raise Corrupt(f"The line cannot be read: {reason}.") from cause
