@@ -1,0 +1,43 @@
+"""Orihon keeps the whole history of an LLM agent on disk and folds it so that it fits in the model's window.
+
+The names below are the public ones; everything else may change any day. Each is loaded when it is first used, so
+that `import orihon` costs next to nothing: it reads no file, opens no socket, and starts no thread.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orihon.config import load as load_settings
+    from orihon.errors import OrihonError
+    from orihon.keys import TaskKey
+    from orihon.records import Call, Message, Part, Usage
+    from orihon.settings import Settings
+
+__all__ = ["Call", "Message", "OrihonError", "Part", "Settings", "TaskKey", "Usage", "load_settings"]
+
+_PLACES = {
+    "Call": "orihon.records:Call",
+    "Message": "orihon.records:Message",
+    "OrihonError": "orihon.errors:OrihonError",
+    "Part": "orihon.records:Part",
+    "Settings": "orihon.settings:Settings",
+    "TaskKey": "orihon.keys:TaskKey",
+    "Usage": "orihon.records:Usage",
+    "load_settings": "orihon.config:load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("orihon")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'orihon' has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -15,7 +15,7 @@
     │  └─ StoreUnavailable            the disk or the database is away           retry
     ├─ ContextError
     │  ├─ BudgetTooSmall              the irreducible window does not fit; .needed .allowed
-    │  ├─ CompressionFailed           the summariser failed; log and window are unchanged
+    │  ├─ CompressionFailed           the summariser failed; log and window are unchanged   retry
     │  └─ TangentError                closed twice, or restored across
     └─ RunError
        ├─ LimitReached                steps, seconds, tokens or cost; .limit

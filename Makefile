@@ -1,0 +1,70 @@
+# Every target sets up what it needs by itself; a second run starts at once.
+# PYTHON chooses the interpreter, VENV the directory, ARGS goes to pytest:
+#   make test PYTHON=python3.13 VENV=.venv-3.13 ARGS="tests/unit -k secrets"
+
+PYTHON ?= python3
+VENV   ?= .venv
+UV     ?= $(shell command -v uv 2>/dev/null)
+ARGS   ?=
+
+BIN     := $(VENV)/bin
+SOURCES := pyproject.toml README.md LICENSE $(shell find src -type f ! -name '*.pyc' ! -path '*/__pycache__/*')
+
+ifeq ($(UV),)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+AGAIN   := --force-reinstall
+else
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+AGAIN   := --reinstall-package orihon --no-cache
+endif
+
+.PHONY: help demo test check bench docs lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.package ## show what Orihon does, offline, in under a minute
+	@$(BIN)/orihon demo
+
+test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, against the built package
+	@$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev $(VENV)/.package ## formatting, lint, types, architecture
+	@$(BIN)/ruff format --check --quiet . || { echo "Run '$(BIN)/ruff format .' to format."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pytest -q tests/test_architecture.py
+
+bench: $(VENV)/.dev $(VENV)/.package ## measure, and print the figures as tables
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/.dev $(VENV)/.package ## write the generated pages of docs/
+	@$(BIN)/python docs/generate.py
+
+lock: $(VENV)/.dev ## choose the newest versions of everything
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
+	  pyproject.toml --group build --output-file locks/run.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
+	  pyproject.toml --extra all --group dev --constraint locks/run.txt --output-file locks/dev.txt
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Orihon needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.13" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@echo "Setting up $(VENV) with $(if $(UV),uv,venv and pip); this happens once."
+	@$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+
+$(VENV)/.run: locks/run.txt | $(BIN)/python
+	@$(INSTALL) --require-hashes --requirement locks/run.txt
+	@touch $@
+
+$(VENV)/.dev: locks/dev.txt | $(BIN)/python
+	@$(INSTALL) --require-hashes --requirement locks/dev.txt
+	@touch $@ $(VENV)/.run
+
+# The tests run against the package as it would be installed, never against src/.
+$(VENV)/.package: $(SOURCES) | $(VENV)/.run
+	@$(INSTALL) $(AGAIN) --no-deps --no-build-isolation .
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m orihon` is the command `orihon`."""
+
+from orihon.cli import main
+
+main()

@@ -1,0 +1,79 @@
+"""The command `orihon`: parse, make one call to the library, print.
+
+A command's module is loaded only when the command is used. Errors end here: a sentence and a hint on standard error,
+and an exit code that tells a script which branch of the error tree it was. A traceback appears only with `--debug`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from orihon.errors import OrihonError
+
+COMMANDS = {
+    "config": "show the effective settings and where each came from",
+    "demo": "show what Orihon does, offline",
+}
+UNEXPECTED, INTERRUPTED = 1, 130
+
+
+class LazyGroup(click.Group):
+    """Finds a command in the module of its name, so that `--help` costs no imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"orihon.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="orihon", prog_name="orihon")
+def cli(**_: Any) -> None:
+    """Keep the whole history of an LLM agent on disk and fold it so that it fits in the model's window."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and leave with its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    try:
+        sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # the reader of our output has seen enough; the interpreter must not complain about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OrihonError as error:
+        if debug:
+            raise
+        _say(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        _say(f"unexpected {type(error).__name__}: {error}", "Run it again with --debug to see where it happened.")
+        sys.exit(UNEXPECTED)
+
+
+def _say(message: str, hint: str = "") -> None:
+    click.echo(f"orihon: {message}" + (f"\n  {hint}" if hint else ""), err=True)

@@ -1,0 +1,72 @@
+"""What is built is what is tested, and it holds what it should."""
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import orihon
+
+
+@pytest.fixture(scope="module")
+def built(root, tmp_path_factory):
+    """The sdist, and the wheel built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_the_wheel_from_the_sdist_is_the_package_under_test(built):
+    """Every module and data file of the installed package is in the wheel, byte for byte, and nothing else is."""
+    (wheel,) = built.glob("*.whl")
+    installed = Path(orihon.__file__).parent
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name: archive.read(name) for name in archive.namelist() if name.startswith("orihon/")}
+    files = (path for path in installed.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert inside == {f"orihon/{path.relative_to(installed).as_posix()}": path.read_bytes() for path in files}
+
+
+def test_the_sdist_can_be_tested(built):
+    """Tests, lock files and the Makefile travel with the source."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"Makefile", "README.md", "LICENSE", "locks/dev.txt", "tests/conftest.py", "pyproject.toml"} <= names
+
+
+def test_the_version_and_the_changelog_agree(root):
+    """The newest entry of the changelog is the version that is installed."""
+    first = next(line for line in (root / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line.startswith("## "))
+    assert f"[{metadata.version('orihon')}]" in first
+    assert orihon.__version__ == metadata.version("orihon")
+
+
+def test_the_extras_are_those_that_were_promised():
+    """Each extra can be asked for, and `all` is all of them."""
+    assert set(metadata.metadata("orihon").get_all("Provides-Extra")) == {"agent", "all", "fast", "metrics", "postgres", "tokens"}
+
+
+@pytest.mark.parametrize("lock", ["run", "dev"])
+def test_the_lock_files_fulfil_the_project(root, lock):
+    """Every direct dependency is pinned, with hashes, to a version that pyproject.toml allows."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = list(project["project"]["dependencies"]) + project["dependency-groups"]["build"]
+    if lock == "dev":
+        wanted += [line for line in project["dependency-groups"]["dev"] if isinstance(line, str)]
+        wanted += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
+    text = (root / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
+    blocks = [block for block in text.split("\n") if "==" in block]
+    pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1].split()[0] for line in blocks}
+    for requirement in map(Requirement, wanted):
+        if requirement.name != "orihon":
+            assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+    assert text.count("--hash=sha256:") >= len(blocks)

@@ -1,0 +1,116 @@
+"""The shape of the house: who may import whom, how large things may be, what is public, what is documented."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import orihon
+from orihon.cli import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "orihon"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 80
+
+# A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
+FLOORS = [
+    ["cli", "web", "adapters", "tools", "__main__"],
+    ["ops", "conversation"],
+    ["agent"],
+    ["planning"],
+    ["engine"],
+    ["task"],
+    ["testing"],
+    ["stores", "context"],
+    ["config"],
+    ["settings"],
+    ["codec", "tokens"],
+    ["records"],
+    ["secrets"],
+    ["keys"],
+    ["errors"],
+    ["__init__"],
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def room_of(dotted: str) -> str:
+    parts = dotted.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" if node.module == "orihon" else str(node.module) for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "orihon"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path):
+    """A module imports only from floors below its own, or from its own room."""
+    if path == PACKAGE / "__init__.py":
+        return  # it names the public things of all rooms, and loads none of them
+    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    wrong = {name for name in imports_of(path) if (there := room_of(name)) != here and FLOOR_OF[there] <= FLOOR_OF[here]}
+    assert not wrong, f"{here} must not know {wrong}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_sizes(path):
+    """Files and functions stay small enough to be read in one go."""
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    long = [
+        f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert not long
+
+
+def test_most_functions_fit_in_40_lines():
+    """95 % of the functions are short."""
+    lengths = sorted(
+        node.end_lineno - node.lineno + 1
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    assert lengths[int(len(lengths) * 0.95)] <= 40
+
+
+def test_no_room_for_odds_and_ends():
+    """Nothing is called utils, helpers, common or manager."""
+    assert not [path for path in MODULES if path.stem in {"utils", "util", "helpers", "helper", "common", "misc", "manager"}]
+
+
+def test_exports_are_sorted_and_real():
+    """`orihon.__all__` is in order, complete, and every name in it can be had."""
+    assert orihon.__all__ == sorted(orihon.__all__)
+    assert set(orihon.__all__) == set(orihon._PLACES)
+    for name in orihon.__all__:
+        assert getattr(orihon, name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = orihon.nothing
+
+
+def test_every_module_says_what_it_is_for():
+    """A module opens with its idea."""
+    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert not silent
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme(command):
+    """What can be typed is written down, and its module holds a command of that name."""
+    assert f"`orihon {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert getattr(importlib.import_module(f"orihon.cli.{command}"), command).name == command

@@ -1,0 +1,47 @@
+"""One tree of errors, each with a message, a hint and an answer to "again?"."""
+
+import inspect
+
+import pytest
+
+from orihon import errors
+from orihon.errors import OrihonError
+
+CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, OrihonError)]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_is_complete(kind):
+    """Each class stands in the drawing, speaks without arguments, and knows whether a retry can help."""
+    error = kind()
+    assert f"─ {kind.__name__}" in (errors.__doc__ or "") or kind is OrihonError
+    assert error.message.endswith(".")
+    assert str(error) == error.message
+    assert isinstance(error.hint, str)
+    assert isinstance(error.retryable, bool)
+    assert error.exit_code in {1, 2, 3, 4, 5}
+
+
+def test_the_drawing_says_which_can_be_retried():
+    """The word "retry" stands in the drawing exactly where the class says so."""
+    drawn = {line.split("─ ")[1].split()[0]: "retry" in line for line in errors.__doc__.splitlines() if "─ " in line}
+    drawn["ModelError"] = False  # only when the provider says so
+    said = {kind.__name__: kind().retryable for kind in CLASSES if kind is not OrihonError}
+    assert {name for name, again in drawn.items() if again} == {name for name, again in said.items() if again}
+
+
+def test_branches_have_their_own_exit_codes():
+    """Usage, store, context and run errors can be told apart by a shell script."""
+    branches = (errors.UsageError, errors.StoreError, errors.ContextError, errors.RunError)
+    assert [branch.exit_code for branch in branches] == [2, 3, 4, 5]
+
+
+def test_usage_errors_are_value_errors():
+    """A caller who knows nothing of Orihon still catches a wrong argument."""
+    assert issubclass(errors.UsageError, ValueError)
+
+
+def test_a_caller_can_say_more():
+    """Message, hint and retry can be given where the error is raised."""
+    error = errors.ModelError("429 from the provider.", hint="Wait a minute.", retryable=True)
+    assert (error.message, error.hint, error.retryable) == ("429 from the provider.", "Wait a minute.", True)

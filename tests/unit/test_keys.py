@@ -1,0 +1,116 @@
+"""A task key names one thing, and nothing hostile gets into it."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orihon.errors import UsageError
+from orihon.keys import TaskKey
+
+segments = st.from_regex(r"[A-Za-z0-9_.\-]{1,20}", fullmatch=True).filter(lambda text: text not in {".", ".."})
+numbers = st.integers(1, 10**18)
+keys = st.one_of(
+    st.builds(lambda o, r, n: TaskKey.github(o, r, issue=n), segments, segments, numbers),
+    st.builds(lambda o, r, n: TaskKey.github(o, r, pull_request=n), segments, segments, numbers),
+    st.builds(lambda o, r, n: TaskKey.gitlab("/".join(o), r, merge_request=n), st.lists(segments, min_size=1, max_size=4), segments, numbers),
+    st.builds(lambda p, n: TaskKey.gitlab(project_id=p, issue=n), numbers, numbers),
+    st.builds(lambda n, w: TaskKey.local(n, workspace=w), st.from_regex(r"[a-z][a-z0-9_-]{0,20}", fullmatch=True), st.just("") | segments),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (TaskKey.github("acme", "shop", issue=27), "github/acme/shop/issue/27"),
+        (TaskKey.github("acme", "shop", pull_request="9"), "github/acme/shop/pull_request/9"),
+        (TaskKey.gitlab("group/sub", "shop", merge_request=3), "gitlab/group/sub/shop/merge_request/3"),
+        (TaskKey.gitlab(project_id=1234, issue=5), "gitlab/1234/issue/5"),
+        (TaskKey.local("fix-login"), "local/issue/fix-login"),
+        (TaskKey.local("fix-login", workspace="shop"), "local/shop/issue/fix-login"),
+        (TaskKey.github("Acme", ".github", issue=1), "github/acme/.github/issue/1"),
+    ],
+)
+def test_the_canonical_string(key, text):
+    """Each source has one way to be written."""
+    assert str(key) == text
+    assert TaskKey.parse(text) == key
+
+
+@given(keys)
+def test_the_string_is_read_back(key):
+    """Parsing the string gives an equal key with an equal string, and the JSON form does too."""
+    again = TaskKey.parse(str(key))
+    assert again == key
+    assert hash(again) == hash(key)
+    assert str(again) == str(key)
+    assert msgspec.json.decode(msgspec.json.encode(key), type=TaskKey) == key
+
+
+@given(keys, keys)
+def test_different_things_have_different_strings(one, other):
+    """Two keys are equal if and only if source, place, type and id are, case aside."""
+
+    def identity(key):
+        return key.task_source, key.owner.lower(), key.repo.lower(), key.project_id, key.task_type, key.task_id
+
+    assert (str(one) == str(other)) == (identity(one) == identity(other))
+
+
+HOSTILE = ["..", ".", "../x", "a/../b", "/etc", "a\\b", "a\0b", "a b", "a\nb", "x" * 300, "", "аcme", "ａcme", "acme\u200b", "%2e%2e", "~", "'", "$(x)"]  # fmt: skip  # noqa: RUF001
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_hostile_parts_are_refused_with_what_is_allowed(text):
+    """Paths, controls, look-alikes and monsters are refused in every part, in a short printable sentence."""
+    for make in (
+        lambda: TaskKey.github(text, "shop", issue=1),
+        lambda: TaskKey.github("acme", text, issue=1),
+        lambda: TaskKey.github("acme", "shop", issue=text),
+        lambda: TaskKey.gitlab(f"group/{text}", "shop", issue=1) if text != "a/../b" else TaskKey.gitlab(text, "s", issue=1),
+        lambda: TaskKey.local(text),
+        lambda: TaskKey.local("x", workspace=text or "/"),
+        lambda: TaskKey.parse(f"github/{text}/shop/issue/1"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            make()
+        assert "Allowed is" in caught.value.hint
+        assert len(str(caught.value)) < 250
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "007", "1.5", "1e3", "１２", "9" * 20])
+def test_ids_of_forges_are_positive_numbers(number):
+    """Signs, leading zeros and foreign digits are not numbers of an issue."""
+    with pytest.raises(UsageError, match="task id"):
+        TaskKey.github("acme", "shop", issue=number)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TaskKey.github("acme", "shop"),
+        lambda: TaskKey.github("acme", "shop", issue=1, pull_request=2),
+        lambda: TaskKey.gitlab("acme", "shop", project_id=4, issue=1),
+        lambda: TaskKey.gitlab(project_id=-4, issue=1),
+        lambda: TaskKey(task_source="github", project_id=4, task_type="issue", task_id="1"),
+        lambda: TaskKey(task_source="svn", task_type="issue", task_id="1"),
+        lambda: TaskKey(task_source="github", owner="a", repo="b", task_type="merge_request", task_id="1"),
+        lambda: TaskKey.parse("github/acme"),
+        lambda: TaskKey.parse("gitlab/abc/issue/1"),
+        lambda: TaskKey.parse(""),
+    ],
+)
+def test_incomplete_or_contradictory_keys_are_refused(make):
+    """A key that does not name exactly one thing is a usage error."""
+    with pytest.raises(UsageError):
+        make()
+
+
+def test_a_key_is_a_value():
+    """Keys can be dictionary keys, cannot be changed, and are not equal to strings."""
+    key = TaskKey.github("acme", "shop", issue=27)
+    assert {key: 1}[TaskKey.github("ACME", "Shop", issue=27)] == 1
+    assert key != "github/acme/shop/issue/27"
+    with pytest.raises(AttributeError):
+        key.owner = "bob"
