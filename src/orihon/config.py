@@ -1,0 +1,275 @@
+"""Reads the settings: the only reader of `config.yaml` and of the environment.
+
+The environment beats the file, and the file beats the defaults. Whatever is wrong is one `SettingsError`, with a
+sentence for each problem that names the file and line, the path, what was found and what is allowed. `${NAME}` inside
+a text stands for a variable of the environment, `$${NAME}` for itself. Secrets never appear in a message.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from orihon.errors import SettingsError
+from orihon.section import HIDDEN, Secret, Section, Setting, changed, dec_hook, each, enc_hook, shown
+from orihon.settings import History, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orihon.yamlfile import Entry
+
+__all__ = ["ENVIRONMENT", "Secret", "Settings", "dec_hook", "each", "enc_hook", "load", "load_with_origins"]
+
+ENVIRONMENT = {
+    "CONTEXT_STORAGE_ENABLED": "context_storage.enabled",
+    "CONTEXT_STORAGE_MAX_MEMORY": "context_storage.max_memory_messages",
+    "COMPRESSION_THRESHOLD": "context_storage.compression_threshold",
+    "ORIHON_STORE": "context_storage.base_dir",
+}
+# Keys of the system that the settings come from, which have another place here.
+FORMER = {
+    "context_storage.cleanup_days": "use `retention.delete_after_days`",
+    "database": "`context_storage.base_dir` takes a `postgresql://` URL",
+    "llm.ollama.endpoint": "use `base_url`",
+    "pause_resume.paused_dir": "paused tasks stay in the store",
+    "rabbitmq": "the store is the queue",
+    "use_rabbitmq": "the store is the queue",
+}
+BOOLEANS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
+MAX_BYTES = 1_000_000
+MAX_PROBLEMS = 10
+MAX_FOUND_CHARS = 60
+
+
+def load(path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings from a file (`./config.yaml` if there is one) and the environment."""
+    return load_with_origins(path, environ=environ)[0]
+
+
+def load_with_origins(
+    path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
+) -> tuple[Settings, dict[str, str]]:
+    """The settings and, for each path, its origin: `default`, the file, or `environment NAME`."""
+    where = os.fspath("config.yaml" if path is None else path)
+    reading = _Reading(where, os.environ if environ is None else environ)
+    reading.file(_content(where, must_exist=path is not None))
+    reading.environment()
+    return reading.settings(), reading.origins
+
+
+def _content(where: str, *, must_exist: bool) -> object:
+    """What the file says; None if it says nothing or need not exist."""
+    from orihon import yamlfile  # noqa: PLC0415 - importing this module must not cost the import of PyYAML
+
+    try:
+        with Path(where).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        if must_exist:
+            raise SettingsError(f"{where}: there is no such file.", where=where) from error
+        return None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"{where}: the file cannot be read ({reason}).", where=where) from error
+    if len(content) > MAX_BYTES:
+        raise SettingsError(f"{where}: the file is larger than {MAX_BYTES} bytes.", where=where)
+    try:
+        return yamlfile.parse(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{where}: byte {error.start + 1} is not UTF-8.", where=where) from error
+    except yamlfile.YamlError as error:
+        place = f", line {error.line}, column {error.column}" if error.line else ""
+        raise SettingsError(f"{where}{place}: the YAML cannot be read: {error}.", where=where) from error
+
+
+class _Problem(NamedTuple):
+    where: str
+    path: str
+    sentence: str
+
+
+class _NotSet(ValueError):
+    """A variable that a text names is missing."""
+
+
+class _Reading:
+    """Collects values, their origins, and all that is wrong."""
+
+    def __init__(self, where: str, environ: Mapping[str, str]) -> None:
+        self.where, self.environ = where, environ
+        self.known = {setting.path: setting for setting in each(Settings())}
+        self.values: dict[str, object] = {}
+        self.origins = dict.fromkeys(self.known, "default")
+        self.problems: list[_Problem] = []
+
+    def file(self, content: object) -> None:
+        if content is None:
+            return
+        if isinstance(content, tuple):
+            self._section(Settings(), content, "")
+        else:
+            self._wrong("", f"{self.where}: the file holds {_kind(content)}; allowed is {_allowed(Settings())}.")
+
+    def environment(self) -> None:
+        for name, path in ENVIRONMENT.items():
+            text = self.environ.get(name, "")
+            if not text.strip():
+                continue
+            setting = self.known[path]
+            try:
+                self.values[path] = _converted(setting, _parsed(setting, text))
+                self.origins[path] = f"environment {name}"
+            except (ValueError, msgspec.ValidationError):
+                sentence = f"{name} in the environment is {_found(text)}; allowed is {setting.allowed}."
+                self._wrong(path, sentence, where=f"environment {name}")
+
+    def settings(self) -> Settings:
+        settings = changed(Settings(), self.values)
+        if not self.problems:
+            self.problems += self._conflicts(settings)
+        if self.problems:
+            first, more = self.problems[0], len(self.problems) - MAX_PROBLEMS
+            lines = [problem.sentence for problem in self.problems[:MAX_PROBLEMS]]
+            raise SettingsError(
+                "\n".join([*lines, f"And {more} more."] if more > 0 else lines),
+                where=first.where,
+                path=first.path,
+                hint="docs/settings.md lists every setting.",
+            )
+        return settings
+
+    def _wrong(self, path: str, sentence: str, *, where: str = "") -> None:
+        self.problems.append(_Problem(where or self.where, path, sentence))
+
+    def _section(self, section: Section, entries: tuple[Entry, ...], prefix: str) -> None:
+        lines: dict[str, int] = {}
+        for key, line, value in entries:
+            # The names of `history` come from a specification that writes them in capitals.
+            name = key.lower() if isinstance(section, History) else key
+            path, place = prefix + name, f"{self.where}, line {line}"
+            inner = getattr(section, name) if name in section.__struct_fields__ else None
+            if name in lines:
+                both = f"lines {lines[name]} and {line}"
+                self._wrong(path, f"{place}: `{_short(path)}` stands twice, on {both}; allowed is once.")
+            elif name not in section.__struct_fields__:
+                self._wrong(path, f"{place}: {self._unknown(section, name, path)}")
+            elif not isinstance(inner, Section):
+                self._setting(self.known[path], value, place)
+            elif isinstance(value, tuple):
+                self._section(inner, value, f"{path}.")
+            elif value is not None:  # a section whose lines are all commented out is empty, not wrong
+                self._wrong(path, f"{place}: `{path}` is {_kind(value)}; allowed is {_allowed(inner)}.")
+            lines.setdefault(name, line)
+
+    def _setting(self, setting: Setting, raw: object, place: str) -> None:
+        try:
+            value = raw
+            if isinstance(raw, str) and "${" in raw:
+                value = _parsed(setting, _expanded(raw, self.environ))
+            self.values[setting.path] = _converted(setting, value)
+            self.origins[setting.path] = self.where
+        except _NotSet as error:
+            # Somebody without this provider should not be stopped by its key.
+            if not setting.is_secret:
+                self._wrong(
+                    setting.path, f"{place}: `{setting.path}` needs {error}, which the environment does not set."
+                )
+        except (ValueError, msgspec.ValidationError):
+            found = HIDDEN if setting.is_secret else _found(raw)
+            self._wrong(setting.path, f"{place}: `{setting.path}` is {found}; allowed is {setting.allowed}.")
+
+    def _unknown(self, section: Section, name: str, path: str) -> str:
+        begin = f"`{_short(path)}` is not a setting"
+        if path in FORMER:
+            return f"{begin}; {FORMER[path]}."
+        near = get_close_matches(name.lower(), section.__struct_fields__, n=1)
+        elsewhere = [known for known in self.known if f".{known}".endswith(f".{name}")]
+        if not near and len(elsewhere) == 1:
+            near = elsewhere
+        guess = f"; did you mean `{near[0]}`?" if near else "."
+        return f"{begin}; allowed here are {', '.join(section.__struct_fields__)}{guess}"
+
+    def _conflicts(self, settings: Settings) -> Iterator[_Problem]:
+        """Pairs of settings that do not go together."""
+        now = {setting.path: setting.value for setting in each(settings)}
+        window = f"llm.{settings.llm.provider}"
+        for small, large in (
+            ("fold_to", "fold_at"),
+            ("lease.heartbeat_seconds", "lease.expiry_seconds"),
+            ("monitor.disk_warning_gb", "monitor.disk_critical_gb"),
+            ("window.reserved_output", f"{window}.context_length"),
+            ("planning.replanning.user_confirmation_threshold", "planning.replanning.min_confidence_threshold"),
+        ):
+            if not now[small] < now[large]:  # type: ignore[operator]
+                where = next((self.origins[p] for p in (small, large) if self.origins[p] != "default"), self.where)
+                allowed = f"less than `{large}`, which is {now[large]}"
+                yield _Problem(where, small, f"{where}: `{small}` is {now[small]}; allowed is {allowed}.")
+        if not settings.llm.chosen.model:
+            sentence = f"`{window}.model` is empty; allowed is the name of a model, because `llm.provider` chooses it."
+            yield _Problem(self.where, f"{window}.model", f"{self.where}: {sentence}")
+
+
+def _expanded(text: str, environ: Mapping[str, str]) -> str:
+    def variable(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        if match[2] not in environ:
+            raise _NotSet(f"`{_short(match[0])}`")
+        return environ[match[2]]
+
+    return re.sub(r"\$(\$?)\{([^{}]*)\}", variable, text)
+
+
+def _parsed(setting: Setting, text: str) -> object:
+    """A value from the environment, which is always text; what does not parse stays text and is refused later."""
+    plain = setting.plain_type
+    if plain is bool:
+        return BOOLEANS.get(text.strip().lower(), text)
+    if plain in (int, float):
+        with suppress(ValueError):
+            return plain(text)
+    return text
+
+
+def _converted(setting: Setting, value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not a finite number")
+    if isinstance(value, str):
+        value.encode()  # a lone surrogate could neither be stored nor printed
+        if "\0" in value:
+            raise ValueError("no path and no key holds NUL")
+        if setting.is_secret and not value.strip():
+            return None
+    return msgspec.convert(value, setting.type, dec_hook=dec_hook)
+
+
+def _found(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return _kind(value)
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _short(repr(shown(value)))
+
+
+def _kind(value: object) -> str:
+    """For places where a value itself is not expected, and may be a key that slipped up one level."""
+    return {tuple: "a section", list: "a list", str: "a text", bool: "true or false"}.get(type(value), "a number")
+
+
+def _short(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
+    return text if len(text) <= MAX_FOUND_CHARS else f"{text[:MAX_FOUND_CHARS]}…"
+
+
+def _allowed(section: Section) -> str:
+    return f"a section of {', '.join(section.__struct_fields__)}"

@@ -1,0 +1,158 @@
+"""What a section of settings is: a frozen struct that can be listed, explained and changed into another one.
+
+A secret, or a password inside a URL, never appears in a repr and is never encoded in clear.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, structs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HIDDEN = "[hidden]"
+
+
+class Secret:
+    """A value that is shown only to those who ask with `reveal()`."""
+
+    __slots__ = ("_value",)
+    _value: str
+
+    def __init__(self, value: str) -> None:
+        object.__setattr__(self, "_value", value)
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a secret cannot be changed")
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        # Spawned workers receive the settings through a pipe, and __setattr__ would stop the usual way.
+        return Secret, (self._value,)
+
+
+def enc_hook(value: object) -> str:
+    """For msgspec's encoders: a secret is written as `[hidden]`."""
+    if isinstance(value, Secret):
+        return HIDDEN
+    raise NotImplementedError(f"{type(value).__name__} cannot be encoded")
+
+
+def dec_hook(kind: type, value: object) -> Secret:
+    """For msgspec's decoders: text becomes a secret."""
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    raise ValueError("expected text")
+
+
+def shown(value: object) -> object:
+    """The value as people may see it: credentials inside a URL or a connection string are hidden."""
+    if not isinstance(value, str) or not ("://" in value or "=" in value):
+        return value
+    from orihon.secrets import looks_secret  # noqa: PLC0415 - few values need it
+
+    def argument(match: re.Match[str]) -> str:
+        return f"{match[1]}={HIDDEN}" if looks_secret(match[1]) else match[0]
+
+    # Up to the last @, because an unescaped password may itself hold one.
+    bare = re.sub(r"(?s)://.*@", f"://{HIDDEN}@", value)
+    return re.sub(r"([^?&;=\s]+)=[^&;\s]*", argument, bare)
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of settings."""
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [(name, shown(getattr(self, name))) for name in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+
+class Setting(NamedTuple):
+    """One setting as it stands in some section."""
+
+    path: str
+    type: Any
+    value: object
+    meaning: str
+
+    @property
+    def plain_type(self) -> Any:
+        return get_args(self.type)[0]
+
+    @property
+    def is_secret(self) -> bool:
+        return Secret in get_args(self.plain_type)
+
+    @property
+    def allowed(self) -> str:
+        """What may stand here, in words."""
+        plain = self.plain_type
+        if get_origin(plain) is Literal:
+            *most, last = (f"`{word}`" for word in get_args(plain))
+            return f"{', '.join(most)} or {last}"
+        if self.is_secret:
+            return "text, kept hidden"
+        words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[plain]
+        return f"{words} {' and '.join(_bounds(get_args(self.type)[1:]))}".strip()
+
+
+def _bounds(metas: tuple[Meta, ...]) -> Iterator[str]:
+    for meta in metas:
+        if meta.gt is not None:
+            yield f"above {meta.gt}"
+        if meta.ge is not None:
+            yield f"of at least {meta.ge}"
+        if meta.le is not None:
+            yield f"at most {meta.le}"
+        if meta.min_length:
+            yield "that is not empty"
+
+
+@cache  # the types are resolved from text, which takes milliseconds
+def _fields(kind: type[Section]) -> tuple[structs.FieldInfo, ...]:
+    return structs.fields(kind)
+
+
+def each(section: Section, prefix: str = "") -> Iterator[Setting]:
+    """Every setting of the section and of those inside it, in the order in which they are written."""
+    for field in _fields(type(section)):
+        value = getattr(section, field.name)
+        path = prefix + field.name
+        if isinstance(value, Section):
+            yield from each(value, f"{path}.")
+        else:
+            meaning = next(meta.description for meta in get_args(field.type)[1:] if meta.description)
+            yield Setting(path, field.type, value, meaning)
+
+
+S = TypeVar("S", bound=Section)
+
+
+def changed(section: S, values: Mapping[str, object], prefix: str = "") -> S:
+    """The section with other values, which are named by their paths."""
+    changes: dict[str, object] = {}
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            changes[name] = changed(value, values, f"{prefix}{name}.")
+        elif prefix + name in values:
+            changes[name] = values[prefix + name]
+    return structs.replace(section, **changes)
