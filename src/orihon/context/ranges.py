@@ -1,0 +1,54 @@
+"""Ranges of message numbers: short, ascending, never touching twice, the last one usually open.
+
+A range is a pair of first and last number, both included. `OPEN` as the last number means "and all that come".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Range = tuple[int, int]
+Ranges = tuple[Range, ...]
+
+OPEN = 2**53 - 1  # the largest number that every reader of JSON keeps exactly
+ALL: Ranges = ((1, OPEN),)
+
+
+def joined(ranges: Iterable[Range]) -> Ranges:
+    """The same numbers with as few ranges as possible; empty ones vanish."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if first > last:
+            continue
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def upto(ranges: Ranges, number: int) -> Ranges:
+    """What is not larger than a number."""
+    return tuple((first, min(last, number)) for first, last in ranges if first <= number)
+
+
+def after(ranges: Ranges, number: int) -> Ranges:
+    """What is larger than a number."""
+    return tuple((max(first, number + 1), last) for first, last in ranges if last > number)
+
+
+def without(ranges: Ranges, hidden: Ranges) -> Ranges:
+    """What is in one and not in the other."""
+    for first, last in hidden:
+        ranges = upto(ranges, first - 1) + after(ranges, last)
+    return joined(ranges)
+
+
+def contains(ranges: Ranges, number: int) -> bool:
+    """Whether a number is in there."""
+    return any(first <= number <= last for first, last in ranges)
+
+
+def last_of(ranges: Ranges) -> int:
+    """The largest number; 0 when there is none."""
+    return ranges[-1][1] if ranges else 0

@@ -1,0 +1,266 @@
+"""The view: which messages of the log are visible, computed from the events alone.
+
+The log is never rewritten. A rewind, a clear, a tangent or a restore only says which numbers count from now on; folds,
+summaries, pins, sticky files and the snapshot say how they are shown. Each event says after which message it happened,
+and its effect is a step from one state to the next, so the view is a plain fold over the events.
+
+    rewind    {to}                      nothing between `to` and here is visible
+    clear     {}                        nothing before is visible, but the system prompt and the pins
+    tangent   {}                        a side conversation begins; tangents nest
+    end       {keep, tail?, summary?}   it ends: nothing of it stays, or a range of it, or a summary in its place
+    folds     {first, last}             these records of the folds are the stand-ins from here on
+    summary   {id, ranges}              a summary of exactly these ranges
+    pin unpin {seq}                     this message's unit is always shown
+    sticky    {files}                   the whole list of sticky files, each with the version to show
+    snapshot  {…}                       a partial update of goal, completed actions, phase, observations
+    note      {…}                       what a conversation keeps beside the log, such as the next message
+    restore   {state, after}            back to the state that a checkpoint had saved
+    undo      {event}                   takes back a rewind, a clear, a compression or a restore, and those after it
+    view      {…}                       the whole view, so that reading can start here
+
+Entering a tangent remembers the state and leaving puts it back, so nothing that happened inside is left but what was
+asked to stay. An event of a kind, or with data, that this version does not understand changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from orihon.context.ranges import ALL, OPEN, Range, Ranges, after, contains, joined, last_of, upto
+from orihon.records import Event
+
+RECORD_EVERY = 256  # events between two records of the whole view
+MAX_UNDOS = 32
+MAX_SUMMARIES = 32
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """A summary and the ranges that it stands for."""
+
+    id: int
+    ranges: Ranges
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is visible and how; this is what tangents and checkpoints remember."""
+
+    ranges: Ranges = ALL
+    inserts: tuple[tuple[int, int], ...] = ()  # after this message stands this summary of a tangent
+    pins: tuple[int, ...] = ()
+    folds: Range | None = None
+    summaries: tuple[Covered, ...] = ()
+    sticky: tuple[dict[str, Any], ...] = ()
+    snapshot: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+
+    @property
+    def summary(self) -> Covered | None:
+        """The newest summary that stands for exactly what is visible up to its end."""
+        for covered in reversed(self.summaries):
+            if upto(self.ranges, last_of(covered.ranges)) == covered.ranges:
+                return covered
+        return None
+
+
+class Tangent(msgspec.Struct, frozen=True):
+    """A side conversation that is open: its event, the message it began after, and the state to come back to."""
+
+    event: int
+    after: int
+    state: State
+    timestamp: str = ""
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """A step that can be taken back: its event, where it happened, and what was there before."""
+
+    event: int
+    after: int
+    type: str
+    state: State
+    tangents: tuple[Tangent, ...]
+
+
+class View(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state now, the tangents that are open, and what can be taken back."""
+
+    state: State = State()
+    tangents: tuple[Tangent, ...] = ()
+    undos: tuple[Undo, ...] = ()
+    rests: bool = False  # a compression was taken back: the automatic one waits until it must
+    last_event: int = 0
+
+    def shows(self, seq: int) -> bool:
+        """Whether a message is visible."""
+        return contains(self.state.ranges, seq)
+
+
+def view(events: Iterable[Event], start: View | None = None) -> View:
+    """The view after these events; a record of the whole view among them replaces what came before it."""
+    current = start or View()
+    for event in events:
+        if event.id > current.last_event:
+            current = step(current, event)
+    return current
+
+
+def step(current: View, event: Event) -> View:
+    """The view after one more event."""
+    apply = _STEPS.get(event.type)
+    if apply is not None:
+        with suppress(KeyError, TypeError, ValueError):  # data that means nothing changes nothing
+            current = apply(current, event)
+    return msgspec.structs.replace(current, last_event=event.id)
+
+
+def record(current: View) -> dict[str, Any]:
+    """The data of a `view` event."""
+    data: dict[str, Any] = msgspec.to_builtins(current)
+    return data
+
+
+def saved(current: View) -> dict[str, Any]:
+    """What a checkpoint remembers."""
+    return {"state": msgspec.to_builtins(current.state), "tangents": msgspec.to_builtins(current.tangents)}
+
+
+def _changed(current: View, **changes: Any) -> View:
+    return msgspec.structs.replace(current, state=msgspec.structs.replace(current.state, **changes))
+
+
+def _undoable(current: View, event: Event, then: View) -> View:
+    """Remember what was there before a step that can be taken back."""
+    undo = Undo(event.id, event.after, event.type, current.state, current.tangents)
+    return msgspec.structs.replace(then, undos=(*current.undos, undo)[-MAX_UNDOS:])
+
+
+def _cut(ranges: Ranges, keep_to: int, event: Event, between: Ranges = ()) -> Ranges:
+    """What was visible up to a number, perhaps something in between, and all that comes after the event."""
+    return joined((*upto(ranges, keep_to), *between, (event.after + 1, OPEN)))
+
+
+def _rewind(current: View, event: Event) -> View:
+    to = min(_number(event.data["to"]), event.after)
+    kept = tuple(insert for insert in current.state.inserts if insert[0] <= to)
+    then = _changed(current, ranges=_cut(current.state.ranges, to, event), inserts=kept)
+    return _undoable(current, event, then)
+
+
+def _clear(current: View, event: Event) -> View:
+    then = _changed(current, ranges=((event.after + 1, OPEN),), inserts=(), summaries=(), folds=None, snapshot={})
+    return _undoable(current, event, then)
+
+
+def _tangent(current: View, event: Event) -> View:
+    opened = Tangent(event.id, event.after, current.state, event.timestamp)
+    return msgspec.structs.replace(current, tangents=(*current.tangents, opened))
+
+
+def _end(current: View, event: Event) -> View:
+    if not current.tangents:
+        return current
+    *outer, tangent = current.tangents
+    state, keep = tangent.state, event.data["keep"]
+    between: Ranges = ()
+    inserts = state.inserts
+    if keep == "tail":
+        first, last = event.data["tail"]
+        between = upto(after(((_number(first), _number(last)),), tangent.after), event.after)
+    elif keep == "summary":
+        inserts = (*inserts, (tangent.after, _number(event.data["summary"])))
+    elif keep != "none":
+        raise ValueError(keep)
+    state = msgspec.structs.replace(state, ranges=_cut(state.ranges, tangent.after, event, between), inserts=inserts)
+    # steps that were taken inside cannot be taken back from outside
+    undos = tuple(undo for undo in current.undos if undo.event < tangent.event)
+    return msgspec.structs.replace(current, state=state, tangents=tuple(outer), undos=undos)
+
+
+def _folds(current: View, event: Event) -> View:
+    return _changed(current, folds=(_number(event.data["first"]), _number(event.data["last"])))
+
+
+def _summary(current: View, event: Event) -> View:
+    covered = Covered(_number(event.data["id"]), joined(msgspec.convert(event.data["ranges"], Ranges)))
+    then = _changed(current, summaries=(*current.state.summaries, covered)[-MAX_SUMMARIES:])
+    return msgspec.structs.replace(_undoable(current, event, then), rests=False)
+
+
+def _pin(current: View, event: Event) -> View:
+    pins = {*current.state.pins, _number(event.data["seq"])}
+    return _changed(current, pins=tuple(sorted(pins)))
+
+
+def _unpin(current: View, event: Event) -> View:
+    pins = {*current.state.pins} - {_number(event.data["seq"])}
+    return _changed(current, pins=tuple(sorted(pins)))
+
+
+def _sticky(current: View, event: Event) -> View:
+    return _changed(current, sticky=msgspec.convert(event.data["files"], tuple[dict[str, Any], ...]))
+
+
+def _snapshot(current: View, event: Event) -> View:
+    return _changed(current, snapshot={**current.state.snapshot, **event.data})
+
+
+def _note(current: View, event: Event) -> View:
+    notes = {**current.state.notes, **event.data}
+    return _changed(current, notes={name: value for name, value in notes.items() if value is not None})
+
+
+def _restore(current: View, event: Event) -> View:
+    state = msgspec.convert(event.data["state"], State)
+    tangents = msgspec.convert(event.data.get("tangents", ()), tuple[Tangent, ...])
+    place = min(_number(event.data["after"]), event.after)
+    state = msgspec.structs.replace(state, ranges=_cut(state.ranges, place, event))
+    return _undoable(current, event, msgspec.structs.replace(current, state=state, tangents=tangents))
+
+
+def _undo(current: View, event: Event) -> View:
+    number = _number(event.data["event"])
+    place = next((place for place, undo in enumerate(current.undos) if undo.event == number), None)
+    if place is None:
+        return current
+    undo = current.undos[place]
+    # what was visible then up to that moment, and what is visible now after it
+    ranges = joined((*upto(undo.state.ranges, undo.after), *after(current.state.ranges, undo.after)))
+    return msgspec.structs.replace(
+        current,
+        state=msgspec.structs.replace(undo.state, ranges=ranges, notes=current.state.notes),
+        tangents=undo.tangents,
+        undos=current.undos[:place],
+        rests=current.rests or undo.type == "summary",
+    )
+
+
+def _view(current: View, event: Event) -> View:  # noqa: ARG001 - it replaces whatever came before
+    return msgspec.convert(event.data, View)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(value)
+    return value
+
+
+_STEPS: dict[str, Callable[[View, Event], View]] = {
+    "rewind": _rewind,
+    "clear": _clear,
+    "tangent": _tangent,
+    "end": _end,
+    "folds": _folds,
+    "summary": _summary,
+    "pin": _pin,
+    "unpin": _unpin,
+    "sticky": _sticky,
+    "snapshot": _snapshot,
+    "note": _note,
+    "restore": _restore,
+    "undo": _undo,
+    "view": _view,
+}
