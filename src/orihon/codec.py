@@ -34,6 +34,7 @@ from orihon.records import (
     Call,
     Event,
     Message,
+    Metadata,
     Native,
     Part,
     PlanEntry,
@@ -54,6 +55,7 @@ R = TypeVar("R", bound=Record)
 _NESTED: dict[type[Record], dict[str, type[Record]]] = {
     Message: {"content": Part, "tool_calls": Call, "usage": Usage, "native": Native, "blob": Blob},
     Part: {"blob": Blob},
+    Call: {"blob": Blob},
 }
 _V2_NAMES: dict[type[Record], dict[str, str]] = {
     Message: {"token_count": "tokens", "is_summarized": "summarized"},
@@ -62,7 +64,7 @@ _V2_NAMES: dict[type[Record], dict[str, str]] = {
     TaskRow: {"total_tokens_used": "total_tokens"},
 }
 _KINDS: tuple[type[Record], ...] = (
-    *(Message, Summary, ToolCall, Event, PlanEntry, TaskRow),
+    *(Message, Summary, ToolCall, Event, PlanEntry, Metadata, TaskRow),
     *(Part, Call, Usage, Native, Blob),
 )
 _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}
@@ -77,7 +79,7 @@ _LONE_ESCAPE = re.compile(
 
 def now() -> str:
     """The time, in the one form that is stored: UTC, microseconds, fixed width, so that text order is time order."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def encode_line(record: Record) -> bytes:

@@ -57,6 +57,7 @@ class Call(Record, frozen=True, kw_only=True):
     id: str
     name: str
     arguments: str = "{}"
+    blob: Blob | None = None  # the whole arguments, when they are too large for a line
     masked: bool = False  # the stored arguments are not those that ran; they are never run again
 
 
@@ -75,6 +76,19 @@ class Native(Record, frozen=True, kw_only=True):
     api: str
     model: str = ""
     items: list[Any] = []
+
+
+class Metadata(Record, frozen=True, kw_only=True):
+    """What a task was started with; written once."""
+
+    uuid: str
+    task_key: TaskKey
+    created_at: str = ""
+    process_id: int | None = None
+    hostname: str | None = None
+    config: dict[str, Any] = {}
+    user: str | None = None
+    format: int
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -180,9 +194,23 @@ class TaskRow(Record, frozen=True, kw_only=True):
     compression_count: Count = 0
     error_message: str | None = None
     user: str | None = None
+    # what leases, the queue, inheritance and the readable state need beside the columns of the format
     project_id: int | None = None
     task_key: str
     activity: Activity = ""
+    updated_at: str | None = None
+    last_activity: str | None = None
+    current_context_tokens: Count = 0
+    reason: str | None = None
+    resume_count: Count = 0
+    attempts: Count = 0
+    priority: int = 0
+    kept: bool = False
+    linked_key: str | None = None  # the issue that became this pull request, or the other way round
+    final_summary: str | None = None
+    fence: Count = 0
+    lease_owner: str | None = None
+    heartbeat_at: str | None = None
 
     @property
     def key(self) -> TaskKey:

@@ -12,7 +12,10 @@ import pytest
 def copy_of_the_repository(root: Path, target: Path) -> Path:
     """What a clone would hold: the tracked files and the new ones that are not ignored, as they are now."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        check=True,
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (root / name).exists():
@@ -26,7 +29,9 @@ def test_make_demo_sets_up_by_itself(root, tmp_path, installer):
     """The demo runs in a fresh copy with uv and with plain venv and pip, and a second run sets nothing up."""
     clone = copy_of_the_repository(root, tmp_path / "clone")
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) if installer == "uv" else ""
-    environment = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS"}}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS"}
+    }
     command = ["make", "demo", f"UV={uv}"]
     first = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stdout + first.stderr

@@ -45,14 +45,23 @@ def test_the_sdist_can_be_tested(built):
 
 def test_the_version_and_the_changelog_agree(root):
     """The newest entry of the changelog is the version that is installed."""
-    first = next(line for line in (root / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line.startswith("## "))
+    first = next(
+        line for line in (root / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line.startswith("## ")
+    )
     assert f"[{metadata.version('orihon')}]" in first
     assert orihon.__version__ == metadata.version("orihon")
 
 
 def test_the_extras_are_those_that_were_promised():
     """Each extra can be asked for, and `all` is all of them."""
-    assert set(metadata.metadata("orihon").get_all("Provides-Extra")) == {"agent", "all", "fast", "metrics", "postgres", "tokens"}
+    assert set(metadata.metadata("orihon").get_all("Provides-Extra")) == {
+        "agent",
+        "all",
+        "fast",
+        "metrics",
+        "postgres",
+        "tokens",
+    }
 
 
 @pytest.mark.parametrize("lock", ["run", "dev"])

@@ -17,7 +17,11 @@ TIME = "2024-01-15T10:30:00.123456Z"
 any_text = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
 storable_text = any_text.map(codec.clean_text)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | storable_text,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | storable_text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(storable_text, inner, max_size=3),
     max_leaves=8,
 )
@@ -63,8 +67,8 @@ def test_any_message_survives_its_line(record):
 @pytest.mark.parametrize(
     "record",
     [
-        Summary(id=1, start_seq=10, end_seq=50, summary="x", original_tokens=12000, summary_tokens=800, ratio=0.067, timestamp=TIME),
-        ToolCall(seq=1, tool="read", args={"path": "main.py"}, result="…", status="success", duration_ms=234, timestamp=TIME),
+        Summary(id=1, start_seq=1, end_seq=5, summary="", original_tokens=9, summary_tokens=3, ratio=0.3, timestamp=""),
+        ToolCall(seq=1, tool="read", args={"path": "a.py"}, result="…", status="success", duration_ms=2, timestamp="t"),
         Event(id=3, after=120, type="rewind", data={"to": 80}, timestamp=TIME),
         PlanEntry(id=1, type="plan", task_uuid="u", data={"unknown": {"goal": 1}}, timestamp=TIME),
         TaskRow(uuid="u", task_source="github", owner="a", repo="b", task_type="issue", task_id="2", status="running",
@@ -82,7 +86,9 @@ def test_every_kind_survives_its_line(record):
 
 def test_a_line_reads_as_the_format_says():
     """Names, order and compactness are those of the format, so that grep and jq find what people look for."""
-    line = codec.encode_line(message(seq=4, role="tool", tool_name="github_get_file", content="日本語 {…}", tokens=1200))
+    line = codec.encode_line(
+        message(seq=4, role="tool", tool_name="github_get_file", content="日本語 {…}", tokens=1200)
+    )
     assert line.decode() == (
         '{"seq":4,"role":"tool","tool_name":"github_get_file","content":"日本語 {…}",'
         f'"timestamp":"{TIME}","tokens":1200}}\n'
@@ -91,7 +97,9 @@ def test_a_line_reads_as_the_format_says():
 
 def test_lines_of_version_2_are_read():
     """Yesterday's names arrive under today's."""
-    old = b'{"seq":4,"role":"tool","content":"x","timestamp":"t","token_count":1200,"tool_name":"g","is_summarized":true}'
+    old = (
+        b'{"seq":4,"role":"tool","content":"x","timestamp":"t","token_count":1200,"tool_name":"g","is_summarized":true}'
+    )
     read = codec.decode_line(old, Message)
     assert (read.tokens, read.tool_name, read.unknown) == (1200, "g", {"summarized": True})
     summary = codec.decode_line(
@@ -109,7 +117,8 @@ def test_lines_of_version_2_are_read():
 
 def test_a_function_call_of_version_2_becomes_a_call():
     """The old single call is read as a list of one, its arguments as text."""
-    line = b'{"seq":3,"role":"assistant","content":"","function_call":{"name":"f","arguments":{"b":[1,2]}},"timestamp":"t","token_count":1}'
+    call = b'{"name":"f","arguments":{"b":[1,2]}}'
+    line = b'{"seq":3,"role":"assistant","content":"","function_call":%b,"timestamp":"t","token_count":1}' % call
     assert codec.decode_line(line, Message).tool_calls == [Call(id="seq-3", name="f", arguments='{"b":[1,2]}')]
 
 
@@ -127,7 +136,9 @@ def test_a_field_called_unknown_is_a_field_like_any_other():
     read = codec.decode_line(line, Message)
     assert (read.seq, read.unknown) == (1, {"unknown": {"seq": 99}})
     assert codec.encode(read) == line
-    assert codec.encode(message(timestamp="t", content="", unknown={"seq": 5})) == line.partition(b',"unknown"')[0] + b"}"
+    assert (
+        codec.encode(message(timestamp="t", content="", unknown={"seq": 5})) == line.partition(b',"unknown"')[0] + b"}"
+    )
 
 
 def test_arguments_are_kept_byte_for_byte():
@@ -160,7 +171,15 @@ def test_values_that_json_has_no_word_for_become_text():
     """NaN, infinities, gigantic integers, odd keys and objects are written as what people would read."""
     given = {"nan": math.nan, "inf": -math.inf, "huge": 16**5000, 3: b"\xff", "set": {1}, "none": None, "ok": True}
     clean = codec.clean_value(given)
-    assert clean == {"nan": "NaN", "inf": "-Infinity", "huge": "0x1" + "0" * 5000, "3": "\ufffd", "set": [1], "none": None, "ok": True}
+    assert clean == {
+        "nan": "NaN",
+        "inf": "-Infinity",
+        "huge": "0x1" + "0" * 5000,
+        "3": "\ufffd",
+        "set": [1],
+        "none": None,
+        "ok": True,
+    }
     assert json.loads(msgspec.json.encode(clean)) == clean
 
 
@@ -226,7 +245,11 @@ def test_broken_lines_say_why(line, reason):
 
 def test_a_foreign_number_of_5000_digits_is_kept_as_its_digits():
     """A line from elsewhere with an impossible number is still readable."""
-    line = b'{"seq":1,"tool":"t","args":{"n":' + b"7" * 5000 + b',"f":1e999,"x":NaN},"status":"success","duration_ms":1,"timestamp":"t"}'
+    line = (
+        b'{"seq":1,"tool":"t","args":{"n":'
+        + b"7" * 5000
+        + b',"f":1e999,"x":NaN},"status":"success","duration_ms":1,"timestamp":"t"}'
+    )
     assert codec.decode_line(line, ToolCall).args == {"n": "7" * 5000, "f": "1e999", "x": "NaN"}
 
 

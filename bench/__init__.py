@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench` prints them all, `make bench ARGS="stores"` some."""

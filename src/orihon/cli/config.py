@@ -1,0 +1,40 @@
+"""`orihon config`: the effective settings, and where each came from."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from orihon.config import each, load_with_origins
+from orihon.section import Secret, shown
+
+
+@click.command()
+@click.option("--file", "path", help="The file to read instead of config.yaml.")
+@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+@click.option("--json", "as_json", is_flag=True, help='A list of {"path", "value", "origin"}.')
+def config(path: str | None, *, changed: bool, as_json: bool) -> None:
+    """Show the effective settings and where each came from. Secrets are hidden.
+
+    \b
+    orihon config                    everything
+    orihon config --changed          what config.yaml and the environment changed
+    orihon config --json | jq        for programs
+    """
+    settings, origins = load_with_origins(path)
+    listed = [
+        {"path": setting.path, "value": _printable(setting.value), "origin": origins[setting.path]}
+        for setting in each(settings)
+        if not changed or origins[setting.path] != "default"
+    ]
+    if as_json:
+        click.echo(msgspec.json.encode(listed).decode())
+        return
+    width = max((len(str(item["path"])) for item in listed), default=0)
+    for item in listed:
+        value = msgspec.json.encode(item["value"]).decode()
+        click.echo(f"{item['path']:{width}}  {value:24}  {item['origin']}")
+
+
+def _printable(value: object) -> object:
+    return str(value) if isinstance(value, Secret) else shown(value)

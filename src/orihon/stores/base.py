@@ -1,0 +1,360 @@
+"""The contract of a store: ten verbs, and what each of them promises.
+
+A store keeps tasks. Of each task it keeps the metadata, the row, numbered lists of records (messages, summaries, tool
+calls, events, plan entries), and blobs. Readers need nothing and never wait. A writer holds the task's lease; there
+is at most one, and the store refuses whoever lost his.
+
+    store.lease(uuid)      the right to write a task, also a new one; LeaseHeld names who has it
+    store.find(query)      rows, newest first
+    store.read(uuid, kind) records of one kind in order, in bounded memory
+    store.blob(uuid, sha)  bytes, checked against their name
+    store.delete(uuid)     the task is gone, and so is its row
+    store.close()
+    lease.append(record)   when it returns, kill -9 cannot take the record back
+    lease.put(data)        a blob, on disk before a line can name it
+    lease.update(...)      the row; a new status moves the task; counters are added to, not set
+    lease.sync()           when it returns, a power cut cannot take back what was appended
+    lease.close()          the lease is free; everything is synced
+
+What comes in passes the funnel (cleaned and masked) and is stamped with number, time and tokens where these are not
+given. Numbers grow by one; a record that brings its own number (a copy of another store's) may leave a gap, never go
+back. Two calls of `append` with the same `key` store one message, as long as the first is among the newest 1,000.
+
+Errors say what happened to the record: NotWritten (it is not there), OutcomeUnknown (it may be; repeat it with its key
+and it is there once), LeaseLost (somebody else writes this task now; nothing was written).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import Corrupt, NotFound, UsageError
+from orihon.funnel import admit
+from orihon.records import (
+    Blob,
+    Call,
+    Event,
+    Message,
+    Metadata,
+    Part,
+    PlanEntry,
+    Record,
+    Status,
+    Summary,
+    TaskRow,
+    ToolCall,
+)
+from orihon.secrets import KnownSecrets
+from orihon.tokens import Counter, counter
+
+log = logging.getLogger("orihon")
+
+FORMAT = 1
+SPILL_BYTES = 256 * 1024  # larger texts live in a blob; the line keeps their beginning
+PREVIEW_CHARS = 2000
+REMEMBERED_KEYS = 1000
+
+R = TypeVar("R", bound=Record)
+Durability = Literal["os", "turn", "message"]
+
+# the name of each list, and the field that numbers it
+LISTS: dict[type[Record], tuple[str, str]] = {
+    Metadata: ("metadata", ""),
+    Message: ("messages", "seq"),
+    Summary: ("summaries", "id"),
+    ToolCall: ("tools", "seq"),
+    Event: ("events", "id"),
+    PlanEntry: ("planning", "id"),
+}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that could not be read, and where it is."""
+
+    uuid: str
+    where: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}, line {self.line}: {self.reason}" if self.line else f"{self.where}: {self.reason}"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store behaves; the times are settings so that tests can be fast."""
+
+    durability: Durability = "turn"
+    heartbeat_seconds: float = 30
+    expiry_seconds: float = 60
+    known: KnownSecrets | None = None
+    report: Callable[[Problem], None] | None = None
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows; every condition that is given must hold."""
+
+    uuid: str | None = None  # also its beginning
+    status: tuple[Status, ...] = ()
+    user: str | None = None
+    key: str | None = None
+    created_from: str | None = None
+    created_to: str | None = None
+    completed_from: str | None = None
+    limit: int | None = None
+    offset: int = 0
+
+
+class Store(ABC):
+    """Where the bytes of tasks live."""
+
+    leases_expire: ClassVar[bool]  # or are they held until the holder gives them back or dies?
+
+    def __init__(self, url: str, options: Options | None = None) -> None:
+        self.url = url
+        self.options = options or Options()
+
+    @abstractmethod
+    def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
+        """Take the right to write a task; with `create`, make the task first."""
+
+    @abstractmethod
+    def find(self, query: Query | None = None) -> Iterator[TaskRow]:
+        """Rows, the newest first."""
+
+    @abstractmethod
+    def blob(self, uuid: str, sha256: str) -> bytes:
+        """The bytes of a blob; Corrupt when they are not those that were put there."""
+
+    @abstractmethod
+    def delete(self, uuid: str) -> None:
+        """Remove a task whole. A task that somebody writes is refused with LeaseHeld."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. Leases are closed before."""
+
+    @abstractmethod
+    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
+        """Lines of one list with their places, from number `first` on at the latest; a negative one is from the end."""
+
+    def read(self, uuid: str, kind: type[R], *, first: int = 1, last: int | None = None) -> Iterator[R]:
+        """Records in order; what cannot be read is reported and does not hide what follows."""
+        name, field = LISTS[kind]
+        newest = 0
+        for place, line in self.lines(uuid, name, first, last):
+            try:
+                record = codec.decode_line(line, kind)
+            except Corrupt as error:
+                self.report(self.problem(uuid, name, place, error.message))
+                continue
+            number = getattr(record, field) if field else 1
+            if number <= newest:
+                self.report(self.problem(uuid, name, place, f"the line repeats number {number} and is left out"))
+            elif last is not None and number > last:
+                return
+            elif number >= first:
+                newest = number
+                yield record
+
+    def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
+        """What is wrong at a place that `lines` gave."""
+        return Problem(uuid, name, place, reason)
+
+    def report(self, problem: Problem) -> None:
+        """Say what could not be read, where the caller wants to hear it, else in the log."""
+        if self.options.report is not None:
+            self.options.report(problem)
+        else:
+            log.warning("[uuid:%s] %s", problem.uuid[:8], problem)
+
+    def row(self, uuid: str) -> TaskRow:
+        """The row of one task."""
+        found = next((row for row in self.find(Query(uuid=uuid)) if row.uuid == uuid), None)
+        if found is None:
+            raise NotFound(kind="task", id=uuid)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Lease(ABC):
+    """The right to write one task."""
+
+    def __init__(self, store: Store, metadata: Metadata, fence: int) -> None:
+        self.store = store
+        self.metadata = metadata
+        self.uuid = metadata.uuid
+        self.fence = fence
+        self.counter: Counter = counter(metadata.config.get("tokens", "estimate"))
+        self.lock = threading.RLock()
+        self._keys: OrderedDict[str, int] | None = None
+
+    # what a backend must do
+
+    @abstractmethod
+    def last(self, kind: type[Record]) -> int:
+        """The number of the newest record of a kind; 0 when there is none. Costs nothing."""
+
+    @abstractmethod
+    def write(self, name: str, number: int, line: bytes, record: Record) -> None:
+        """Append one line to a list; this is the moment that counts."""
+
+    @abstractmethod
+    def put(self, data: bytes) -> Blob:
+        """Keep bytes; they are on disk before a line can name them. The same bytes are kept once."""
+
+    @abstractmethod
+    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+        """Change the row: `add` increments counters, the rest is set. A new status moves the task."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Everything appended is safe from a power cut when this returns."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Sync, and give the lease back. A second call does nothing."""
+
+    # what is the same for all of them
+
+    def append(self, record: Record) -> int:
+        """Store a record and return its number."""
+        with self.lock:
+            if isinstance(record, Message) and record.key is not None:
+                known = self._known_keys().get(record.key)
+                if known is not None:
+                    return known
+            name, field = LISTS[type(record)]
+            record = self._stamp(admit(record, self.store.options.known), field)
+            number: int = getattr(record, field)
+            line = codec.encode_line(record)
+            if len(line) > codec.MAX_LINE_BYTES:
+                raise UsageError(
+                    f"One of the {name} has {len(line):,} bytes; a line holds {codec.MAX_LINE_BYTES:,} at most.",
+                    hint="Keep large data in a blob (`put`) and name it in the record.",
+                )
+            self.write(name, number, line, record)
+            if isinstance(record, Message) and record.key is not None:
+                self._remember(record.key, number)
+            return number
+
+    def _stamp(self, record: Record, field: str) -> Record:
+        """Number, time and tokens, where they are not given, and blobs for what is too large for a line."""
+        last = self.last(type(record))
+        number = getattr(record, field)
+        if number and number <= last:
+            raise UsageError(f"Number {number} was given, but the newest one is {last}.", hint="Numbers only grow.")
+        stamps: dict[str, Any] = {} if number else {field: last + 1}
+        if not record.timestamp:  # type: ignore[attr-defined]
+            stamps["timestamp"] = codec.now()
+        if isinstance(record, Message):
+            stamps |= {} if record.tokens else {"tokens": self.counter.message(record)}
+            stamps |= self._spill(record)
+        return msgspec.structs.replace(record, **stamps) if stamps else record
+
+    def _spill(self, message: Message) -> dict[str, Any]:
+        """Move pictures and long texts to blobs; what stays in the line is a beginning that can be read."""
+        changed: dict[str, Any] = {}
+        if isinstance(message.content, list):
+            parts = [self._spill_part(part) for part in message.content]
+            changed |= {"content": parts} if parts != message.content else {}
+        elif len(message.content) > SPILL_BYTES // 4 and message.blob is None:
+            data = message.content.encode()
+            if len(data) > SPILL_BYTES:
+                changed |= {"blob": self.put(data), "content": message.content[:PREVIEW_CHARS]}
+        if any(len(call.arguments) > SPILL_BYTES // 4 for call in message.tool_calls):
+            changed["tool_calls"] = [self._spill_call(call) for call in message.tool_calls]
+        return changed
+
+    def _spill_part(self, part: Part) -> Part:
+        if part.blob is not None:
+            return part
+        if part.data is not None:
+            try:
+                blob = self.put(base64.b64decode(part.data, validate=True))
+            except binascii.Error:
+                return part  # not base64: kept as it came
+            return msgspec.structs.replace(part, data=None, blob=blob)
+        data = (part.text or "").encode() if len(part.text or "") > SPILL_BYTES // 4 else b""
+        if len(data) <= SPILL_BYTES:
+            return part
+        return msgspec.structs.replace(part, blob=self.put(data), text=(part.text or "")[:PREVIEW_CHARS])
+
+    def _spill_call(self, call: Call) -> Call:
+        data = call.arguments.encode()
+        if len(data) <= SPILL_BYTES or call.blob is not None:
+            return call
+        return msgspec.structs.replace(call, blob=self.put(data), arguments=call.arguments[:PREVIEW_CHARS])
+
+    def _known_keys(self) -> OrderedDict[str, int]:
+        """The keys of the newest messages; read once, when the first key is used."""
+        if self._keys is None:
+            newest = self.store.read(self.uuid, Message, first=-REMEMBERED_KEYS)
+            self._keys = OrderedDict((message.key, message.seq) for message in newest if message.key is not None)
+        return self._keys
+
+    def _remember(self, key: str, number: int) -> None:
+        keys = self._known_keys()
+        keys[key] = number
+        while len(keys) > REMEMBERED_KEYS:
+            keys.popitem(last=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+
+
+def checked(uuid: str) -> str:
+    """An id from outside, before it is used for anything."""
+    if not _ID.fullmatch(uuid):
+        raise UsageError(
+            f"A task id cannot be {uuid[:80]!a}.", hint="Allowed are 1 to 64 letters, digits, `_` and `-`."
+        )
+    return uuid
+
+
+def first_row(metadata: Metadata, status: Status, fence: int) -> TaskRow:
+    """The row of a task that was just made."""
+    key, config = metadata.task_key, metadata.config
+    return TaskRow(
+        uuid=metadata.uuid,
+        task_source=key.task_source,
+        owner=key.owner,
+        repo=key.repo,
+        task_type=key.task_type,
+        task_id=key.task_id,
+        project_id=key.project_id,
+        task_key=str(key),
+        status=status,
+        created_at=metadata.created_at,
+        started_at=metadata.created_at if status == "running" else None,
+        process_id=metadata.process_id,
+        hostname=metadata.hostname,
+        llm_provider=config.get("llm_provider"),
+        model=config.get("model"),
+        context_length=config.get("context_length"),
+        user=metadata.user,
+        activity="initializing",
+        updated_at=metadata.created_at,
+        fence=fence,
+    )

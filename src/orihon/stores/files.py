@@ -1,0 +1,163 @@
+"""Files that nobody else can read and that are there after a power cut.
+
+Everything is opened relative to a directory handle and never through a link, so that a link planted in a data
+directory leads nowhere. What is created is created private (0600, 0700), whatever the umask; what is found with a
+wider mode is put right, and what belongs to somebody else is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orihon.errors import NotWritten, StoreError, StoreUnavailable
+
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted FIFO must not make us wait
+
+
+class Refused(StoreError):
+    """Something in the store's directory is not what it should be."""
+
+    default_hint = "Look at it with `ls -la`; remove it if you did not put it there."
+
+
+def sync(fd: int) -> None:
+    """The bytes of a file, or the entries of a directory, are on the disk when this returns."""
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
+    else:
+        os.fsync(fd)
+
+
+def make_directory(path: Path) -> None:
+    """A private directory, with its parents; one that is there already is made private."""
+    missing = [path, *path.parents]
+    for directory in reversed([item for item in missing if not item.exists()]):
+        with suppress(FileExistsError):
+            directory.mkdir(mode=PRIVATE_DIRECTORY)
+        sync_directory(directory.parent)
+    with directory_handle(path):
+        pass  # opening it checks it
+
+
+def sync_directory(path: Path) -> None:
+    """The names in a directory are on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def directory_handle(path: Path | str, within: int | None = None) -> Iterator[int]:
+    """A handle on a directory of ours, for as long as it is needed."""
+    fd = open_directory(path, within)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def open_directory(path: Path | str, within: int | None = None) -> int:
+    """A handle on a directory of ours; a link, a foreigner's, or something else is refused."""
+    try:
+        fd = os.open(path, _DIRECTORY, dir_fd=within)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR} and (within is not None or os.path.lexists(path)):
+            raise Refused(f"{path} is a link or not a directory; Orihon does not follow it.") from error
+        raise
+    try:
+        _make_private(fd, path, PRIVATE_DIRECTORY)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def open_file(name: str, flags: int, within: int) -> int:
+    """A handle on a regular file of ours."""
+    try:
+        fd = os.open(name, flags | _FILE, PRIVATE_FILE, dir_fd=within)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR}:
+            raise Refused(f"{name} is not a regular file; Orihon does not use it.") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Refused(f"{name} is not a regular file; Orihon does not use it.")  # noqa: TRY301
+        _make_private(fd, name, PRIVATE_FILE)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _make_private(fd: int, name: Path | str, mode: int) -> None:
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() and os.geteuid() != 0:
+        raise Refused(f"{name} belongs to another user (uid {found.st_uid}).", hint="Use a directory of your own.")
+    if stat.S_IMODE(found.st_mode) & ~mode:
+        os.fchmod(fd, mode)
+
+
+def read_file(name: str, within: int) -> bytes:
+    """The whole of a small file."""
+    fd = open_file(name, os.O_RDONLY, within)
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+def replace_file(name: str, data: bytes, within: int, *, durable: bool) -> None:
+    """Put a file in place of another in one step; nobody ever sees half of it."""
+    temporary = f".{name}.new"
+    fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
+    try:
+        write_all(fd, data)
+        if durable:
+            sync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+    if durable:
+        sync(within)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write until all is written; a disk that takes nothing more is an error."""
+    view = memoryview(data)
+    while view:
+        written = os.write(fd, view)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+def exists(name: str, within: int) -> bool:
+    """Whether there is something of that name; a link counts."""
+    try:
+        os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """The operating system's errors in our words: nothing was written, or the place cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            raise NotWritten(f"{what}: {reason}.", hint="Free some space (`orihon clean`), then repeat it.") from error
+        raise StoreUnavailable(f"{what}: {reason}.") from error

@@ -1,0 +1,228 @@
+"""The store of plain files: a directory per task, JSON lines inside, and `tasks.db` beside them.
+
+    tasks.db   pending/  running/  paused/  completed/
+                         {uuid}/  metadata.json  state.json  messages.jsonl  messages.idx  events.jsonl
+                                  summaries.jsonl  tools.jsonl  planning/{uuid}.jsonl  blobs/{sha256}  .lock
+
+The files are the truth. `state.json` says what a task's status is; its directory and its row follow, also after a crash
+between any two steps: whoever opens the store next finishes what was begun. The lease is an flock on `.lock`: it is
+free the moment its holder dies, and only then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from orihon import codec
+from orihon.errors import Conflict, Corrupt, NotFound
+from orihon.records import Metadata, Status, TaskRow
+from orihon.stores import filesystem, rows
+from orihon.stores.base import Lease, Options, Problem, Query, Store, checked
+from orihon.stores.files import (
+    disk_errors,
+    exists,
+    make_directory,
+    open_directory,
+    open_file,
+    read_file,
+    sync_directory,
+)
+from orihon.stores.index import Index, numbers_of
+from orihon.stores.lockfile import LockFile
+from orihon.stores.recovery import reconcile
+from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last
+from orihon.stores.state import DIRECTORIES
+
+PLACES = tuple(dict.fromkeys(DIRECTORIES.values()))
+TRASH = ".deleted-"
+
+
+class JsonlStore(Store):
+    """Tasks in directories."""
+
+    leases_expire = False
+
+    def __init__(self, directory: Path | str, options: Options | None = None) -> None:
+        self.base = Path(directory)
+        super().__init__(str(self.base), options)
+        with disk_errors(f"The store {self.base} cannot be opened"):
+            make_directory(self.base)
+            filesystem.check(self.base)
+            for place in PLACES:
+                make_directory(self.base / place)
+        self.database = rows.Database(self.base / "tasks.db", ("tasks",))
+        reconcile(self)
+
+    # the ten verbs
+
+    def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
+        from orihon.stores.jsonl_lease import JsonlLease  # noqa: PLC0415 - the two know each other
+
+        checked(uuid)
+        if create is None:
+            return JsonlLease.take(self, uuid)
+        if self.place_of(uuid) is not None:
+            raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
+        return JsonlLease.create(self, create, status)
+
+    def find(self, query: Query | None = None) -> Iterator[TaskRow]:
+        return rows.find(self.database, query or Query())
+
+    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
+        directory = self.open_task(uuid)
+        try:
+            if name == "metadata":
+                yield 0, read_file("metadata.json", directory)
+                return
+            source = open_list(name, uuid, directory)
+            if source is None:
+                return
+            try:
+                yield from self._lines(uuid, name, source, _start(name, source, first, directory))
+            finally:
+                source.close()
+        finally:
+            os.close(directory)
+
+    def _lines(self, uuid: str, name: str, source: Source, offset: int) -> Iterator[tuple[int, bytes]]:
+        for line in lines_from(source, offset):
+            if line.data is None:
+                reason = f"the line has {line.length:,} bytes, more than {codec.MAX_LINE_BYTES:,}, and is left out"
+                self.report(self.problem(uuid, name, line.offset, reason))
+            else:
+                yield line.offset, line.data
+
+    def blob(self, uuid: str, sha256: str) -> bytes:
+        directory = self.open_task(uuid)
+        try:
+            within = open_directory("blobs", directory)
+        except FileNotFoundError:
+            raise NotFound(kind="blob", id=sha256) from None
+        finally:
+            os.close(directory)
+        try:
+            data = read_file(checked(sha256), within)
+        except FileNotFoundError:
+            raise NotFound(kind="blob", id=sha256) from None
+        finally:
+            os.close(within)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise Corrupt(
+                f"Blob {sha256} of task {uuid} is not what it was when it was stored.", where=f"blobs/{sha256}"
+            )
+        return data
+
+    def delete(self, uuid: str) -> None:
+        directory = self.open_task(uuid)
+        gone = self.base / f"{TRASH}{uuid}"
+        try:
+            lock = LockFile.take(uuid, directory)
+            try:
+                place = self.path_of(uuid)
+                with disk_errors(f"Task {uuid} cannot be deleted"):
+                    place.rename(gone)
+                    sync_directory(place.parent)
+                    sync_directory(self.base)
+                self.database.write(lambda connection: connection.execute("DELETE FROM tasks WHERE uuid = ?", (uuid,)))
+            finally:
+                lock.release()
+        finally:
+            os.close(directory)
+        shutil.rmtree(gone, ignore_errors=True)  # what is left is removed when the store is opened
+
+    def close(self) -> None:
+        self.database.close()
+
+    # where a task is
+
+    def place_of(self, uuid: str) -> str | None:
+        """The directory that a task is in; it may be on the move, so a miss is looked at twice."""
+        for _ in range(2):
+            for place in PLACES:
+                if os.path.lexists(self.base / place / uuid):
+                    return place
+        return None
+
+    def path_of(self, uuid: str) -> Path:
+        """The task's own directory."""
+        place = self.place_of(checked(uuid))
+        if place is None:
+            raise NotFound(kind="task", id=uuid)
+        return self.base / place / uuid
+
+    def open_task(self, uuid: str) -> int:
+        """A handle on the task's directory, which stays good when the task moves."""
+        for _ in range(3):
+            path = self.path_of(uuid)
+            try:
+                return open_directory(path)
+            except FileNotFoundError:
+                continue  # it moved between the look and the step
+        raise NotFound(kind="task", id=uuid)
+
+    def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
+        """The offset as a line number, which is what an editor shows."""
+        where = f"{self.place_of(uuid)}/{uuid}/{file_of(name, uuid)}"
+        try:
+            directory = self.open_task(uuid)
+        except NotFound:
+            return Problem(uuid, where, 0, reason)
+        try:
+            source = open_list(name, uuid, directory)
+            line = 0 if source is None else 1 + _newlines_before(source, place)
+            return Problem(uuid, where, line, reason)
+        finally:
+            os.close(directory)
+
+
+def file_of(name: str, uuid: str) -> str:
+    """The file of a list, relative to the task's directory."""
+    if name == "metadata":
+        return "metadata.json"
+    return f"planning/{uuid}.jsonl" if name == "planning" else f"{name}.jsonl"
+
+
+def open_list(name: str, uuid: str, directory: int) -> Source | None:
+    """A list for reading, plain or compressed; None when there is none."""
+    folder, _, file = file_of(name, uuid).rpartition("/")
+    if folder and not exists(folder, directory):
+        return None
+    within = open_directory(folder, directory) if folder else os.dup(directory)
+    try:
+        if exists(file, within):
+            return PlainSource(open_file(file, os.O_RDONLY, within))
+        if exists(f"{file}.gz", within):
+            return open_gzip(open_file(f"{file}.gz", os.O_RDONLY, within))
+        return None
+    finally:
+        os.close(within)
+
+
+def _start(name: str, source: Source, first: int, directory: int) -> int:
+    """Where to begin to read so that number `first` is not missed."""
+    if first < 0:
+        return start_of_last(source, -first)
+    if first <= 1 or name != "messages" or not exists("messages.idx", directory):
+        return 0
+    fd = open_file("messages.idx", os.O_RDONLY, directory)
+    try:
+        index = Index(fd)
+        entry = index.find(first) or index.last
+    finally:
+        os.close(fd)
+    line = source.read_at(entry.offset, entry.length) if entry.offset >= 0 else b""
+    # an index that points elsewhere is not believed: the list is read from its beginning instead
+    numbers = numbers_of(line)
+    return entry.offset if numbers is not None and numbers[0] == entry.seq else 0
+
+
+def _newlines_before(source: Source, offset: int) -> int:
+    count, place = 0, 0
+    while place < offset and (block := source.read_at(place, min(1 << 20, offset - place))):
+        count += block.count(b"\n")
+        place += len(block)
+    return count

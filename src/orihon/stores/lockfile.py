@@ -1,0 +1,128 @@
+"""The lease of a task in plain files: an flock on `.lock`, and in it, for people, who has it.
+
+The kernel frees the lock the moment its holder dies, so there is no waiting for a time-out and no guessing whether a
+process is alive. The handle is closed on exec, and in a child that was forked, so that no child keeps the lock of its
+parent. The file is removed when the lease is given back; whoever opened it just before notices and looks again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import weakref
+from contextlib import suppress
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import LeaseHeld, NotFound
+from orihon.stores.files import exists, open_file, write_all
+from orihon.stores.identity import me
+
+NAME = ".lock"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says."""
+
+    process_id: int
+    hostname: str
+    acquired_at: str
+    heartbeat_at: str
+    fence: int = 0
+
+
+class LockFile:
+    """A lock that is held."""
+
+    def __init__(self, fd: int, within: int) -> None:
+        self.fd, self._within = fd, within
+        self._acquired_at = codec.now()
+        _held.add(self)
+
+    @classmethod
+    def take(cls, uuid: str, within: int) -> LockFile:
+        """The lock of the task in this directory; LeaseHeld says who has it."""
+        while True:
+            try:
+                fd = open_file(NAME, os.O_RDWR | os.O_CREAT, within)
+            except FileNotFoundError:  # the directory itself was removed
+                raise NotFound(kind="task", id=uuid) from None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                    raise
+                raise held(uuid, within) from None
+            if _is_still_there(fd, within):
+                return cls(fd, within)
+            os.close(fd)
+
+    def say(self, fence: int) -> None:
+        """Write who holds the lock, since when, and that he is alive now."""
+        owner = me()
+        holder = Holder(
+            process_id=owner.process_id,
+            hostname=owner.hostname,
+            acquired_at=self._acquired_at,
+            heartbeat_at=codec.now(),
+            fence=fence,
+        )
+        data = msgspec.json.encode(holder) + b"\n"
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        write_all(self.fd, data)
+        os.ftruncate(self.fd, len(data))
+
+    def release(self) -> None:
+        """Give the lock back."""
+        with suppress(FileNotFoundError):
+            os.unlink(NAME, dir_fd=self._within)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the handle; in a forked child this leaves the parent's lock alone."""
+        _held.discard(self)
+        os.close(self.fd)
+
+
+def read(within: int) -> Holder | None:
+    """Who holds the task, as far as the file says; None when nobody wrote it, or not yet."""
+    if not exists(NAME, within):
+        return None
+    fd = open_file(NAME, os.O_RDONLY, within)
+    try:
+        return msgspec.json.decode(os.read(fd, 4096), type=Holder)
+    except ValueError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def held(uuid: str, within: int) -> LeaseHeld:
+    """The error that names the holder."""
+    holder = read(within)
+    if holder is None:
+        return LeaseHeld(f"Task {uuid} is being taken by another process.")
+    owner = f"process {holder.process_id} on {holder.hostname}"
+    return LeaseHeld(f"Task {uuid} is held by {owner} since {holder.acquired_at}.", owner=owner)
+
+
+def _is_still_there(fd: int, within: int) -> bool:
+    """Whether the file that we locked is the one that others will look at."""
+    try:
+        return os.fstat(fd).st_ino == os.stat(NAME, dir_fd=within, follow_symlinks=False).st_ino
+    except FileNotFoundError:
+        return False
+
+
+_held: weakref.WeakSet[LockFile] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,123 @@
+"""What a crash left half-done in plain files, and how it is finished when somebody looks next.
+
+`state.json` decides. A directory that is elsewhere is moved, a row that says something else is written again, a task
+that was never finished being made is removed, and a row without a directory is reported. A task that somebody holds
+is left to him.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from orihon import codec
+from orihon.errors import Corrupt, LeaseHeld, NotFound, NotWritten
+from orihon.records import Metadata, Status, TaskRow
+from orihon.stores import rows
+from orihon.stores.base import Problem, Query, first_row
+from orihon.stores.files import disk_errors, exists, open_file, read_file, sync, sync_directory, write_all
+from orihon.stores.lockfile import LockFile
+from orihon.stores.sources import BLOCK_BYTES, open_gzip
+from orihon.stores.state import DIRECTORIES, decode_row
+
+if TYPE_CHECKING:
+    from orihon.stores.jsonl import JsonlStore
+
+ACTIVE: tuple[Status, ...] = ("pending", "running", "paused")
+
+
+def reconcile(store: JsonlStore) -> None:
+    """Compare the tasks that are not finished with their rows; cheap, because there are few of them."""
+    for trash in store.base.glob(".deleted-*"):
+        shutil.rmtree(trash, ignore_errors=True)
+    there = {name: place for place in ACTIVE for name in os.listdir(store.base / place)}  # noqa: PTH208
+    statement = f"SELECT uuid, status FROM tasks WHERE status IN ({', '.join('?' * len(ACTIVE))})"  # noqa: S608
+    said: dict[str, str] = dict(store.database.all(statement, *ACTIVE))
+    for uuid in sorted(there.keys() | said.keys()):
+        if there.get(uuid) != said.get(uuid):
+            recover(store, uuid)
+
+
+def recover(store: JsonlStore, uuid: str) -> None:
+    """Make directory, state and row of one task agree."""
+    try:
+        directory = store.open_task(uuid)
+    except NotFound:
+        store.report(Problem(uuid, "tasks.db", 0, "the task has a row but no directory"))
+        return
+    except Exception as error:  # noqa: BLE001 - one odd entry must not keep a store from opening
+        store.report(Problem(uuid, "tasks", 0, str(error)))
+        return
+    try:
+        lock = LockFile.take(uuid, directory)
+    except LeaseHeld:
+        os.close(directory)
+        return
+    try:
+        if not exists("metadata.json", directory):
+            _discard(store, uuid, directory)
+            return
+        _, row = load(store, uuid, directory)
+        settle(store, uuid, row)
+        store.database.write(lambda connection: rows.insert(connection, row))
+    except (Corrupt, NotWritten) as error:
+        store.report(Problem(uuid, "metadata.json", 0, error.message))
+    finally:
+        lock.release()
+        os.close(directory)
+
+
+def load(store: JsonlStore, uuid: str, directory: int) -> tuple[Metadata, TaskRow]:
+    """What the files of a task say; a state that was torn is put together from what is left."""
+    metadata = codec.decode_line(read_file("metadata.json", directory), Metadata)
+    try:
+        return metadata, decode_row(metadata, read_file("state.json", directory))
+    except (Corrupt, FileNotFoundError) as error:
+        store.report(Problem(uuid, "state.json", 0, f"{error}; it is written again from what is left"))
+    place = store.place_of(uuid)
+    for row in rows.find(store.database, Query(uuid=uuid, limit=1)):
+        if DIRECTORIES[row.status] == place:
+            return metadata, row
+    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
+    return metadata, first_row(metadata, status, fence=0)
+
+
+def settle(store: JsonlStore, uuid: str, row: TaskRow) -> None:
+    """Move a task to the directory of its status, if it is not there."""
+    source, target = store.path_of(uuid), store.base / DIRECTORIES[row.status] / uuid
+    if source != target:
+        with disk_errors(f"Task {uuid} cannot be moved to {target.parent.name}/"):
+            source.rename(target)
+            if store.options.durability != "os":
+                sync_directory(target.parent)
+                sync_directory(source.parent)
+
+
+def thaw(name: str, within: int) -> None:
+    """A list that retention had compressed becomes plain again, because somebody wants to write it."""
+    packed = f"{name}.gz"
+    if exists(name, within) or not exists(packed, within):
+        return
+    source = open_gzip(open_file(packed, os.O_RDONLY, within))
+    fd = open_file(f".{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
+    try:
+        for place in range(0, source.size, BLOCK_BYTES):
+            write_all(fd, source.read_at(place, BLOCK_BYTES))
+        sync(fd)
+    finally:
+        os.close(fd)
+        source.close()
+    os.replace(f".{name}.new", name, src_dir_fd=within, dst_dir_fd=within)
+    sync(within)
+    with suppress(FileNotFoundError):
+        os.unlink(packed, dir_fd=within)
+
+
+def _discard(store: JsonlStore, uuid: str, directory: int) -> None:
+    """A task that was never finished being made: nobody was told that it exists."""
+    if exists("messages.jsonl", directory):
+        store.report(Problem(uuid, "metadata.json", 0, "it is missing; the messages are left as they are"))
+        return
+    shutil.rmtree(store.path_of(uuid), ignore_errors=True)

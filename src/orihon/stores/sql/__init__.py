@@ -1,0 +1,1 @@
+"""The SQL of the stores, one file per subject."""

@@ -1,0 +1,48 @@
+-- The table of tasks: the columns and indexes of the format first, in their words and order, then what leases, the
+-- queue, inheritance and the readable state need.
+CREATE TABLE IF NOT EXISTS tasks (
+    uuid TEXT PRIMARY KEY,
+    task_source TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    task_type TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    started_at TEXT,
+    completed_at TEXT,
+    process_id INTEGER,
+    hostname TEXT,
+    llm_provider TEXT,
+    model TEXT,
+    context_length INTEGER,
+    llm_call_count INTEGER DEFAULT 0,
+    tool_call_count INTEGER DEFAULT 0,
+    total_tokens INTEGER DEFAULT 0,
+    compression_count INTEGER DEFAULT 0,
+    error_message TEXT,
+    user TEXT,
+    project_id INTEGER,
+    task_key TEXT NOT NULL,
+    activity TEXT NOT NULL DEFAULT '',
+    updated_at TEXT,
+    last_activity TEXT,
+    current_context_tokens INTEGER NOT NULL DEFAULT 0,
+    reason TEXT,
+    resume_count INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    priority INTEGER NOT NULL DEFAULT 0,
+    kept INTEGER NOT NULL DEFAULT 0,
+    linked_key TEXT,
+    final_summary TEXT,
+    fence INTEGER NOT NULL DEFAULT 0,
+    lease_owner TEXT,
+    heartbeat_at TEXT
+);
+CREATE INDEX IF NOT EXISTS idx_tasks_status ON tasks(status);
+CREATE INDEX IF NOT EXISTS idx_tasks_created_at ON tasks(created_at);
+CREATE INDEX IF NOT EXISTS idx_tasks_user ON tasks(user);
+CREATE INDEX IF NOT EXISTS idx_tasks_page ON tasks(created_at DESC, uuid DESC);
+CREATE INDEX IF NOT EXISTS idx_tasks_status_page ON tasks(status, created_at DESC, uuid DESC);
+CREATE INDEX IF NOT EXISTS idx_tasks_user_page ON tasks(user, created_at DESC, uuid DESC);
+CREATE INDEX IF NOT EXISTS idx_tasks_key ON tasks(task_key, completed_at DESC);

@@ -1,0 +1,54 @@
+"""`metadata.json`, `state.json` and the row of `tasks.db`: one task said three times, and how one follows from another.
+
+`metadata.json` never changes. `state.json` holds everything about a task that does, under the names that people know
+from it. Both together give the row, so `tasks.db` can be made again from the files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import Corrupt
+from orihon.records import Metadata, Status, TaskRow
+from orihon.stores.base import first_row
+
+DIRECTORIES: dict[Status, str] = {
+    "pending": "pending",
+    "running": "running",
+    "paused": "paused",
+    "completed": "completed",
+    "stopped": "completed",
+    "failed": "completed",
+}
+_OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
+_FIELDS = (
+    *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
+    *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
+    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "fence"),
+)
+
+
+def encode_state(row: TaskRow) -> bytes:
+    """`state.json`, for people: one line per field."""
+    fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS}
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+
+
+def encode_metadata(metadata: Metadata) -> bytes:
+    """`metadata.json`, for people."""
+    return msgspec.json.format(codec.encode(metadata), indent=2) + b"\n"
+
+
+def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
+    """The row that the two files stand for; Corrupt when the state cannot be read."""
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(state, type=dict[str, Any])
+        names = {_OLD_NAMES.get(name, name): name for name in _FIELDS}
+        known = {names[name]: value for name, value in fields.items() if name in names and value is not None}
+        changed = msgspec.to_builtins(first_row(metadata, known["status"], fence=0)) | known
+        return msgspec.convert(changed, TaskRow)
+    except (ValueError, KeyError) as error:
+        raise Corrupt(f"state.json of {metadata.uuid} cannot be read: {error}.", where="state.json") from error

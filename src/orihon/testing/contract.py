@@ -1,0 +1,479 @@
+"""The contract of `stores/base.py` as tests that any store can be held to.
+
+A store's own test file is a few lines:
+
+    class TestMine(StoreContract):
+        def open(self, place: Path, options: Options) -> Store:
+            return MyStore(place / "mine.db", options)
+
+A store that outlives its process subclasses `DurableStoreContract`, which opens the same place again and looks.
+The machine at the end plays any sequence of calls against a plain model and compares everything that can be read.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+import threading
+import uuid as uuids
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from orihon import codec
+from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
+from orihon.keys import TaskKey
+from orihon.records import Event, Message, Metadata, Part, PlanEntry, Record, Summary, ToolCall
+from orihon.stores.base import FORMAT, SPILL_BYTES, Lease, Options, Problem, Query, Store
+
+TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+
+
+def a_message(content: Any = "hello", role: Any = "user", **fields: Any) -> Message:
+    """A message that the store has still to number, date and count."""
+    return Message(**{"seq": 0, "role": role, "content": content, "timestamp": "", "tokens": 0} | fields)
+
+
+def one_of_each() -> list[Record]:
+    """A record of every kind."""
+    return [
+        a_message(),
+        Summary(
+            id=0, start_seq=1, end_seq=1, summary="s", original_tokens=9, summary_tokens=3, ratio=0.3, timestamp=""
+        ),
+        ToolCall(seq=0, tool="read", args={"path": "a.py"}, result="x", status="success", duration_ms=1, timestamp=""),
+        Event(id=0, after=1, type="pin", data={"seq": 1}, timestamp=""),
+        PlanEntry(id=0, type="plan", task_uuid="u", data={"goal": "g"}, timestamp=""),
+    ]
+
+
+def a_task(number: int = 1, *, user: str | None = "alice", **config: Any) -> Metadata:
+    """What a task is started with."""
+    return Metadata(
+        uuid=str(uuids.uuid4()),
+        task_key=TaskKey.github("acme", "shop", issue=number),
+        created_at=codec.now(),
+        config={"model": "gpt-4o", "context_length": 128_000} | config,
+        user=user,
+        format=FORMAT,
+    )
+
+
+class StoreContract:
+    """Subclass it, say how to open your store, and run pytest."""
+
+    survives: ClassVar[bool] = False
+    examples: ClassVar[int] = 25
+
+    def open(self, place: Path, options: Options) -> Store:
+        """Open the store that lives at this place."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def problems(self) -> list[Problem]:
+        """What the store reported."""
+        return []
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, problems: list[Problem]) -> Iterator[Store]:
+        """An empty store."""
+        with self.open(tmp_path, Options(report=problems.append)) as store:
+            yield store
+
+    @pytest.fixture
+    def lease(self, store: Store) -> Lease:
+        """The lease of a fresh task."""
+        task = a_task()
+        return store.lease(task.uuid, create=task)
+
+    # records
+
+    def test_records_of_every_kind_come_back(self, store: Store, lease: Lease) -> None:
+        """What was appended is read back, numbered from 1 and dated."""
+        for record in one_of_each():
+            assert lease.append(record) == 1
+            assert lease.append(record) == 2
+            assert lease.last(type(record)) == 2
+            read = list(store.read(lease.uuid, type(record)))
+            assert [msgspec.structs.asdict(item).get("seq", getattr(item, "id", 0)) for item in read] == [1, 2]
+            assert all(item.timestamp for item in read)  # type: ignore[attr-defined]
+
+    def test_a_message_is_kept_whole(self, store: Store, lease: Lease) -> None:
+        """Every field, unknown ones included, is what it was; tokens are counted."""
+        given = a_message("日本語\u2028\r\n😀", key="k", tool_name="t", model="m", unknown={"x": [1.5, None]})
+        lease.append(given)
+        (read,) = store.read(lease.uuid, Message)
+        assert read == msgspec.structs.replace(given, seq=1, timestamp=read.timestamp, tokens=read.tokens)
+        assert read.tokens > 0
+
+    def test_what_is_given_is_not_stamped_over(self, store: Store, lease: Lease) -> None:
+        """A copy keeps its number, its time and its tokens; numbers may leave a gap but never go back."""
+        assert lease.append(a_message(seq=5, timestamp="2024-01-15T10:30:00.000000Z", tokens=7)) == 5
+        assert lease.append(a_message()) == 6
+        with pytest.raises(UsageError, match="newest one is 6"):
+            lease.append(a_message(seq=6))
+        first, second = store.read(lease.uuid, Message)
+        assert (first.seq, first.timestamp, first.tokens, second.seq) == (5, "2024-01-15T10:30:00.000000Z", 7, 6)
+
+    def test_ranges(self, store: Store, lease: Lease) -> None:
+        """Reading starts and ends where it is told to; a negative start counts from the end."""
+        for number in range(10):
+            lease.append(a_message(f"m{number + 1}"))
+
+        def numbers(**place: int) -> list[int]:
+            return [message.seq for message in store.read(lease.uuid, Message, **place)]
+
+        assert numbers() == list(range(1, 11))
+        assert numbers(first=4, last=6) == [4, 5, 6]
+        assert numbers(first=-3) == [8, 9, 10]
+        assert numbers(first=-99) == list(range(1, 11))
+        assert numbers(first=11) == []
+        assert numbers(first=5, last=4) == []
+
+    def test_a_key_stores_once(self, store: Store, lease: Lease) -> None:
+        """A repeated append with the same key gives the first number and stores nothing."""
+        assert lease.append(a_message("once", key="k1")) == 1
+        assert lease.append(a_message("again", key="k1")) == 1
+        lease.sync()
+        assert lease.append(a_message("and again", key="k1")) == 1
+        assert lease.append(a_message("other", key="k2")) == 2
+        assert [message.content for message in store.read(lease.uuid, Message)] == ["once", "other"]
+
+    def test_secrets_do_not_get_in(self, store: Store, lease: Lease) -> None:
+        """The funnel stands before the store."""
+        lease.append(a_message(f"use {TOKEN}"))
+        lease.append(ToolCall(seq=0, tool="t", args={"t": TOKEN}, status="success", duration_ms=1, timestamp=""))
+        (message,) = store.read(lease.uuid, Message)
+        (tool,) = store.read(lease.uuid, ToolCall)
+        assert message.content == "use [GITHUB_TOKEN]"
+        assert message.masked
+        assert TOKEN not in str(tool)
+
+    def test_odd_text_is_the_same_everywhere(self, store: Store, lease: Lease) -> None:
+        """Surrogates and NUL are decided before any store sees them."""
+        lease.append(a_message("a\ud83d\0b"))
+        (message,) = store.read(lease.uuid, Message)
+        assert (message.content, message.cleaned) == ("a\ufffd␀b", True)
+
+    # blobs
+
+    def test_blobs_come_back(self, store: Store, lease: Lease) -> None:
+        """Bytes are kept by their name, once."""
+        blob = lease.put(b"\x00\xff" * 1000)
+        assert lease.put(b"\x00\xff" * 1000) == blob
+        assert store.blob(lease.uuid, blob.sha256) == b"\x00\xff" * 1000
+        with pytest.raises(NotFound):
+            store.blob(lease.uuid, "0" * 64)
+
+    def test_large_texts_and_pictures_live_in_blobs(self, store: Store, lease: Lease) -> None:
+        """The line keeps a beginning and the name of the whole."""
+        text, picture = "0123456789" * (SPILL_BYTES // 5), b"\x89PNG" * 100
+        data = base64.b64encode(picture).decode()
+        lease.append(a_message(text))
+        lease.append(a_message([Part(type="image", media_type="image/png", data=data), Part(type="text", text=text)]))
+        long, parts = store.read(lease.uuid, Message)
+        assert long.blob
+        assert text.startswith(long.text)
+        assert store.blob(lease.uuid, long.blob.sha256).decode() == text
+        assert long.tokens > SPILL_BYTES // 16
+        assert isinstance(parts.content, list)
+        image, words = parts.content
+        assert image.blob
+        assert image.data is None
+        assert store.blob(lease.uuid, image.blob.sha256) == picture
+        assert words.blob == long.blob
+
+    # rows
+
+    def test_the_row_of_a_new_task(self, store: Store, lease: Lease) -> None:
+        """A task that was made is running, and its row says what it works on."""
+        row = store.row(lease.uuid)
+        assert (row.status, row.task_key, row.user, row.model) == (
+            "running",
+            "github/acme/shop/issue/1",
+            "alice",
+            "gpt-4o",
+        )
+        assert row.key == lease.metadata.task_key
+        assert next(store.read(lease.uuid, Metadata)) == lease.metadata
+
+    def test_counters_are_added_to(self, store: Store, lease: Lease) -> None:
+        """Statistics are increments."""
+        lease.update(add={"llm_call_count": 1, "total_tokens": 100}, activity="processing")
+        row = lease.update(add={"total_tokens": 23, "tool_call_count": 1})
+        assert (row.llm_call_count, row.total_tokens, row.tool_call_count, row.activity) == (1, 123, 1, "processing")
+        assert store.row(lease.uuid) == row
+
+    @pytest.mark.parametrize("status", ["paused", "completed", "stopped", "failed", "pending"])
+    def test_every_status_can_be_read_in(self, store: Store, lease: Lease, status: Any) -> None:
+        """A task that was moved is still all there."""
+        lease.append(a_message("before"))
+        lease.update(status=status, reason="because")
+        lease.append(a_message("after"))
+        lease.close()
+        row = store.row(lease.uuid)
+        assert (row.status, row.reason) == (status, "because")
+        assert [message.content for message in store.read(lease.uuid, Message)] == ["before", "after"]
+
+    def test_queries(self, store: Store) -> None:
+        """Rows are found by every condition, the newest first, in pages."""
+        tasks = [a_task(number, user=user) for number, user in ((1, "alice"), (1, "bob"), (2, "alice"))]
+        for task in tasks:
+            store.lease(task.uuid, create=task).close()
+        with store.lease(tasks[0].uuid) as lease:
+            lease.update(status="completed", completed_at="2024-01-15T00:00:00.000000Z")
+
+        def found(**conditions: Any) -> list[int]:
+            rows = store.find(Query(**conditions))
+            return [next(place for place, task in enumerate(tasks) if task.uuid == row.uuid) for row in rows]
+
+        assert found() == [2, 1, 0]
+        assert found(user="alice") == [2, 0]
+        assert found(status=("completed",)) == [0]
+        assert found(status=("completed", "running"), limit=2) == [2, 1]
+        assert found(limit=2, offset=2) == [0]
+        assert found(key="github/acme/shop/issue/1") == [1, 0]
+        assert found(uuid=tasks[1].uuid[:13]) == [1]
+        assert found(created_from=tasks[1].created_at) == [2, 1]
+        assert found(created_to=tasks[1].created_at) == [1, 0]
+        assert found(completed_from="2024-01-01") == [0]
+        assert found(completed_from="2024-02-01") == []
+        assert found(user="x' OR '1'='1") == []
+
+    # leases
+
+    def test_one_writer(self, store: Store, lease: Lease) -> None:
+        """A second writer is told who has the task; a free lease can be taken, with a higher fence."""
+        with pytest.raises(LeaseHeld, match="process"):
+            store.lease(lease.uuid)
+        with pytest.raises(LeaseHeld):
+            store.delete(lease.uuid)
+        lease.close()
+        with store.lease(lease.uuid) as second:
+            assert second.fence > lease.fence
+            assert second.last(Message) == 0
+
+    def test_a_closed_lease_writes_nothing(self, store: Store, lease: Lease) -> None:
+        """Whoever gave the task back cannot write it any more, nor harm the next one by closing twice."""
+        lease.append(a_message())
+        lease.close()
+        for write in (
+            lambda: lease.append(a_message("late")),
+            lambda: lease.put(b"late"),
+            lambda: lease.update(activity="processing"),
+            lease.sync,
+        ):
+            with pytest.raises(LeaseLost):
+                write()
+        with store.lease(lease.uuid) as second:
+            lease.close()
+            second.append(a_message("next"))
+        assert [message.content for message in store.read(lease.uuid, Message)] == ["hello", "next"]
+
+    def test_threads_share_a_lease(self, store: Store, lease: Lease) -> None:
+        """Appends from several threads give every number once."""
+        threads = [
+            threading.Thread(target=lambda: [lease.append(a_message("x" * 99)) for _ in range(25)]) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [message.seq for message in store.read(lease.uuid, Message)] == list(range(1, 101))
+
+    # what is not there
+
+    def test_nothing_is_made_by_looking(self, store: Store) -> None:
+        """A task that does not exist cannot be read, leased or deleted, and one that exists cannot be made again."""
+        nobody = str(uuids.uuid4())
+        for look in (
+            lambda: list(store.read(nobody, Message)),
+            lambda: store.lease(nobody),
+            lambda: store.delete(nobody),
+            lambda: store.row(nobody),
+            lambda: store.blob(nobody, "0" * 64),
+        ):
+            with pytest.raises(NotFound):
+                look()
+        task = a_task()
+        store.lease(task.uuid, create=task).close()
+        with pytest.raises(Conflict):
+            store.lease(task.uuid, create=task)
+        assert len(list(store.find())) == 1
+
+    @pytest.mark.parametrize("uuid", ["", "..", "../x", "a/b", "x\0y", "x" * 300, "%", "*", ".hidden", "\uff55uid"])
+    def test_hostile_ids_touch_nothing(self, store: Store, uuid: str) -> None:
+        """An id from outside is checked before it is used for anything."""
+        with pytest.raises((NotFound, UsageError)):
+            list(store.read(uuid, Message))
+        with pytest.raises(UsageError):
+            store.lease(uuid, create=msgspec.structs.replace(a_task(), uuid=uuid))
+        assert list(store.find()) == []
+
+    def test_delete(self, store: Store, lease: Lease) -> None:
+        """A deleted task is gone whole."""
+        lease.append(a_message())
+        lease.close()
+        store.delete(lease.uuid)
+        assert list(store.find()) == []
+        with pytest.raises(NotFound):
+            list(store.read(lease.uuid, Message))
+
+    def test_any_sequence_of_calls(self) -> None:
+        """Whatever is called in whatever order, the store says what a plain model says."""
+        survives, open_store = self.survives, self.open
+
+        class Machine(_Machine):
+            def opened(self) -> Store:
+                return open_store(self.place, Options())
+
+            reopens = survives
+
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=self.examples,
+                stateful_step_count=30,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+
+class DurableStoreContract(StoreContract):
+    """For stores that outlive the process."""
+
+    survives = True
+
+    def test_everything_survives_a_reopen(self, tmp_path: Path) -> None:
+        """Another process finds lists, numbers, keys, rows, blobs and fences as they were left."""
+        task = a_task()
+        with self.open(tmp_path, Options()) as store, store.lease(task.uuid, create=task) as lease:
+            for record in one_of_each():
+                lease.append(record)
+            lease.append(a_message("keyed", key="k"))
+            blob = lease.put(b"blob")
+            row = lease.update(status="paused", add={"total_tokens": 5})
+            fence = lease.fence
+        with self.open(tmp_path, Options()) as store:
+            assert [len(list(store.read(task.uuid, type(record)))) for record in one_of_each()] == [2, 1, 1, 1, 1]
+            assert store.blob(task.uuid, blob.sha256) == b"blob"
+            again = store.row(task.uuid)
+            assert (again.status, again.total_tokens, again.created_at) == ("paused", 5, row.created_at)
+            with store.lease(task.uuid) as lease:
+                assert lease.fence > fence
+                assert lease.append(a_message("keyed", key="k")) == 2
+                assert lease.append(a_message("new")) == 3
+
+
+_records = st.one_of(
+    st.builds(a_message, st.text(max_size=50).map(codec.clean_text), key=st.none() | st.sampled_from("abc")),
+    st.sampled_from(one_of_each()[1:]),
+)
+
+
+class _Machine(RuleBasedStateMachine):
+    """One task in the store beside one in a dictionary of lists."""
+
+    reopens = True
+
+    def opened(self) -> Store:
+        raise NotImplementedError
+
+    @initialize()
+    def start(self) -> None:
+        """Make a task in a new place."""
+        self.folder = tempfile.TemporaryDirectory()
+        self.place = Path(self.folder.name)
+        self.store = self.opened()
+        self.task = a_task()
+        self.held: Lease | None = self.store.lease(self.task.uuid, create=self.task)
+        self.lists: dict[type[Record], list[Any]] = {type(record): [] for record in one_of_each()}
+        self.keys: dict[str, int] = {}
+        self.tokens = 0
+
+    @precondition(lambda self: self.held)
+    @rule(record=_records)
+    def append(self, record: Any) -> None:
+        """A record gets the next number, a known key the old one."""
+        expected = self.keys.get(getattr(record, "key", None) or "", len(self.lists[type(record)]) + 1)
+        assert self.held
+        assert self.held.append(record) == expected
+        if expected > len(self.lists[type(record)]):
+            self.lists[type(record)].append(record)
+            if key := getattr(record, "key", None):
+                self.keys[key] = expected
+
+    @precondition(lambda self: self.held)
+    @rule(status=st.sampled_from(["running", "paused", "completed", "failed"]), more=st.integers(0, 9))
+    def update(self, status: str, more: int) -> None:
+        """The row follows."""
+        assert self.held
+        self.tokens += more
+        row = self.held.update(status=status, add={"total_tokens": more})
+        assert (row.status, row.total_tokens) == (status, self.tokens)
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def sync(self) -> None:
+        """Nothing changes for a reader."""
+        assert self.held
+        self.held.sync()
+
+    @rule()
+    def hand_over(self) -> None:
+        """The lease is given back, or taken."""
+        if self.held is None:
+            self.held = self.store.lease(self.task.uuid)
+        else:
+            self.held.close()
+            self.held = None
+
+    @precondition(lambda self: self.reopens)
+    @rule()
+    def reopen(self) -> None:
+        """The store is opened anew, as by another process."""
+        if self.held is not None:
+            self.held.close()
+        self.store.close()
+        self.store = self.opened()
+        self.held = self.store.lease(self.task.uuid)
+
+    @invariant()
+    def agree(self) -> None:
+        """Everything that can be read is what the model has."""
+        if not hasattr(self, "store"):
+            return
+        for kind, expected in self.lists.items():
+            read = list(self.store.read(self.task.uuid, kind))
+            assert [_body(item) for item in read] == [_body(item) for item in expected]
+            assert [_body(item) for item in self.store.read(self.task.uuid, kind, first=-2)] == [
+                _body(item) for item in expected[-2:]
+            ]
+        assert self.store.row(self.task.uuid).total_tokens == self.tokens
+
+    def teardown(self) -> None:
+        """Remove the place."""
+        if hasattr(self, "store"):
+            if self.held is not None:
+                self.held.close()
+            self.store.close()
+            self.folder.cleanup()
+
+
+def _body(record: Record) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(record)
+    return {name: value for name, value in fields.items() if name not in {"seq", "id", "timestamp", "tokens"}}
