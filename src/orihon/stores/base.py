@@ -236,7 +236,7 @@ class Lease(ABC):
         """Store a record and return its number."""
         with self.lock:
             if isinstance(record, Message) and record.key is not None:
-                known = self._known_keys().get(record.key)
+                known = self._known_keys().get(codec.clean_text(record.key))
                 if known is not None:
                     return known
             name, field = LISTS[type(record)]
@@ -248,9 +248,13 @@ class Lease(ABC):
                     f"One of the {name} has {len(line):,} bytes; a line holds {codec.MAX_LINE_BYTES:,} at most.",
                     hint="Keep large data in a blob (`put`) and name it in the record.",
                 )
-            self.write(name, number, line, record)
-            if isinstance(record, Message) and record.key is not None:
-                self._remember(record.key, number)
+            try:
+                self.write(name, number, line, record)
+                if isinstance(record, Message) and record.key is not None:
+                    self._remember(record.key, number)
+            except BaseException:
+                self._keys = None  # it may be there all the same (an I/O error, Ctrl-C): the next key looks again
+                raise
             return number
 
     def _stamp(self, record: Record, field: str) -> Record:
