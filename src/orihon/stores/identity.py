@@ -1,6 +1,7 @@
 """Who holds a lease: a process that can be told from every other, also from a later one with the same number.
 
-A process id alone is reused; with the machine's boot id and the start time of the process it is not.
+A process id alone is reused; with the machine's boot id and the start time of the process it is not. Containers count
+their processes each for itself, and may share a host name, so the namespace of the number belongs to it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     boot_id: str
     process_id: int
     started: str
+    namespace: str = ""
 
     def __str__(self) -> str:
         return f"process {self.process_id} on {self.hostname}"
@@ -33,7 +35,11 @@ def me() -> Owner:
 @functools.lru_cache(maxsize=1)
 def _owner_of(process_id: int) -> Owner:
     return Owner(
-        hostname=socket.gethostname(), boot_id=_boot_id(), process_id=process_id, started=_start_time(process_id) or "?"
+        hostname=socket.gethostname(),
+        boot_id=_boot_id(),
+        process_id=process_id,
+        started=_start_time(process_id) or "?",
+        namespace=_namespace(),
     )
 
 
@@ -43,6 +49,8 @@ def is_alive(owner: Owner) -> bool | None:
         return None
     if owner.boot_id != _boot_id():
         return False
+    if owner.namespace != _namespace():
+        return None
     return _start_time(owner.process_id) == owner.started
 
 
@@ -53,14 +61,22 @@ def _boot_id() -> str:
         return ""
 
 
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def _start_time(process_id: int) -> str | None:
-    """The kernel's start tick of a process; None when there is no such process."""
+    """The kernel's start tick of a process; None when there is no such process, or only its remains."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return _exists(process_id)
     # the name in brackets may hold anything, brackets included, so the fields are counted after the last one
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return fields[19] if fields[0] not in {"Z", "X"} else None
 
 
 def _exists(process_id: int) -> str | None:
