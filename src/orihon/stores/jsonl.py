@@ -22,6 +22,7 @@ from orihon.errors import Conflict, Corrupt, NotFound
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
 from orihon.stores.base import Lease, Options, Problem, Query, Store, checked
+from orihon.stores.database import Database
 from orihon.stores.files import (
     disk_errors,
     exists,
@@ -54,7 +55,7 @@ class JsonlStore(Store):
             filesystem.check(self.base)
             for place in PLACES:
                 make_directory(self.base / place)
-        self.database = rows.Database(self.base / "tasks.db", ("tasks",))
+        self.database = Database(self.base / "tasks.db", ("tasks",))
         reconcile(self)
 
     # the ten verbs

@@ -1,137 +1,21 @@
-"""The rows of tasks in a SQLite file, and the one place where SQLite's own errors become ours.
-
-A transaction begins IMMEDIATE, so that it waits for its turn at the start and never finds itself locked out half-way.
-Waiting is SQLite's own (up to `BUSY_SECONDS`), and a write is tried three times before it is given up, so that
-"database is locked" is not something a user ever reads.
-"""
+"""The rows of tasks in a SQLite file."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import resources
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from orihon.errors import Conflict, Corrupt, SchemaMismatch, StoreUnavailable
 from orihon.records import TaskRow
 from orihon.stores.base import Query
+from orihon.stores.database import Database
 
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 30
-TRIES = 3
 PAGE = 500
 
-T = TypeVar("T")
-
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
-
-
-def sql(name: str) -> str:
-    """The text of a `.sql` file of this package."""
-    return resources.files("orihon.stores.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
-
-
-class Database:
-    """One SQLite file, used by one thread at a time."""
-
-    def __init__(self, path: Path, schema: tuple[str, ...], *, durable: bool = False) -> None:
-        self.path, self.schema = path, schema
-        self.lock = threading.RLock()
-        with translated(path):
-            _create_private(path)
-            self.connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._migrate()
-
-    def _migrate(self) -> None:
-        ((version,),) = self.all("PRAGMA user_version")
-        if version > SCHEMA_VERSION:
-            raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
-        if version < SCHEMA_VERSION or not self._has_tasks():
-            with self.transaction() as connection:
-                for name in self.schema:
-                    for statement in sql(name).split(";\n"):
-                        connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _has_tasks(self) -> bool:
-        return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; any exception rolls back."""
-        with self.lock, translated(self.path):
-            self._begin()
-            try:
-                yield self.connection
-            except BaseException:
-                self.connection.execute("ROLLBACK")
-                raise
-            self.connection.execute("COMMIT")
-
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do some work in a transaction; three tries, and a table that somebody dropped is made again."""
-        for again in reversed(range(TRIES)):
-            try:
-                with self.transaction() as connection:
-                    return work(connection)
-            except StoreUnavailable as error:
-                if not again:
-                    raise
-                if "no such table" in error.message:
-                    self._migrate()
-        raise AssertionError  # the last try returns or raises
-
-    def _begin(self) -> None:
-        for again in reversed(range(TRIES)):
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if not again or "locked" not in str(error):
-                    raise
-                time.sleep(0.05)
-            else:
-                return
-
-    def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
-        with self.lock, translated(self.path):
-            return self.connection.execute(statement, values).fetchall()
-
-    def close(self) -> None:
-        """Let the file go."""
-        with self.lock:
-            self.connection.close()
-
-
-def _create_private(path: Path) -> None:
-    """The file exists with mode 0600 before SQLite sees it; its `-wal` and `-shm` take the mode from it."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors in our words."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise Conflict(f"{path.name} has this already: {error}.") from error
-    except sqlite3.DatabaseError as error:
-        text = str(error)
-        if "malformed" in text or "not a database" in text:
-            raise Corrupt(f"{path} is not a sound SQLite file: {text}.", where=str(path)) from error
-        raise StoreUnavailable(f"{path} cannot be used now: {text}.") from error
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
 
 
 def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
@@ -141,14 +25,28 @@ def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
     connection.execute(f"INSERT OR REPLACE INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks})", values)  # noqa: S608
 
 
-def update(connection: sqlite3.Connection, uuid: str, changes: dict[str, Any], add: dict[str, int]) -> int:
-    """Set some columns and add to others; how many rows there were."""
+def update(
+    connection: sqlite3.Connection,
+    uuid: str,
+    changes: dict[str, Any],
+    add: dict[str, int],
+    *,
+    lease: tuple[int, str] | None = None,
+) -> int:
+    """Set some columns and add to others, if the lease (fence, owner) is still the one; how many rows it hit."""
     unknown = (changes.keys() | add.keys()) - set(COLUMNS)
     if unknown:
         raise TypeError(f"a task has no {', '.join(sorted(unknown))}")
     parts = [f"{name} = ?" for name in changes] + [f"{name} = {name} + ?" for name in add]
-    values = [*changes.values(), *add.values(), uuid]
-    return connection.execute(f"UPDATE tasks SET {', '.join(parts)} WHERE uuid = ?", values).rowcount  # noqa: S608
+    where = "uuid = ?" if lease is None else "uuid = ? AND fence = ? AND lease_owner = ?"
+    values = [*changes.values(), *add.values(), uuid, *(lease or ())]
+    return connection.execute(f"UPDATE tasks SET {', '.join(parts)} WHERE {where}", values).rowcount  # noqa: S608
+
+
+def get(connection: sqlite3.Connection, uuid: str) -> TaskRow:
+    """The row of a task, as the transaction sees it."""
+    statement = f"SELECT {', '.join(COLUMNS)} FROM tasks WHERE uuid = ?"  # noqa: S608 - the names come from the struct
+    return row_of(connection.execute(statement, (uuid,)).fetchone())
 
 
 def find(database: Database, query: Query) -> Iterator[TaskRow]:
@@ -184,7 +82,7 @@ def _conditions(query: Query) -> tuple[list[str], list[Any]]:
     conditions: list[str] = []
     values: list[Any] = []
     for condition, value in (
-        ("uuid >= ? AND uuid < ?", query.uuid and (query.uuid, query.uuid + "\U0010ffff")),
+        ("uuid >= ? AND uuid < ?", None if query.uuid is None else (query.uuid, query.uuid + "\U0010ffff")),
         ("user = ?", query.user),
         ("task_key = ?", query.key),
         ("created_at >= ?", query.created_from),

@@ -1,0 +1,289 @@
+"""One SQLite file: how it is opened, written and made safe, and the one place where SQLite's errors become ours.
+
+A transaction begins IMMEDIATE, so that it waits for its turn at the start and never finds itself locked out half-way.
+Waiting is SQLite's own (up to `BUSY_SECONDS`), and a write is tried three times before it is given up, so that
+"database is locked" is not something a user ever reads.
+
+A commit is safe from kill -9 when it returns. A durable one is safe from a power cut as well, and so is every commit
+before it, by whomever: they all stand in the one write-ahead log, which is read up to its first flaw and which a
+durable commit syncs whole.
+
+SQLite before 3.51.3 can lose commits when the log is copied back into the file while somebody else commits. So it is
+not left to copy when it likes: `_copy_back` does it, with the right to write in hand, and hears of every error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
+from orihon.stores.files import PRIVATE_FILE, Refused, make_directory
+
+log = logging.getLogger("orihon")
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 30
+TRIES = 3
+PAGE_BYTES = 2048  # with messages of 3.7 kB it wastes 3 % less than 4096 and is no slower
+READ_BYTES = 1024 * 1024  # what a reader takes at once
+COPY_BACK_BYTES = 4 * 1024 * 1024  # how long the log gets before a durable commit copies it back
+COPY_BACK_ANYWAY_BYTES = 64 * 1024 * 1024  # and before any commit does
+TRANSACTION_BYTES = 16 * 1024  # what a transaction adds to the log beside its texts, at a guess
+
+SETTINGS = (
+    "wal_autocheckpoint = 0",  # `_copy_back` does it
+    "fullfsync = ON",  # on macOS, where a plain sync stops at the drive's cache
+    "checkpoint_fullfsync = ON",
+    "secure_delete = FAST",  # to overwrite what is deleted takes room that a full disk does not have
+)
+
+T = TypeVar("T")
+
+# SQLite's locks belong to the process and end when *any* handle on the file is closed, so a file is touched by hand
+# only at the moment when it is made, and never while another thread may have it open
+_making = threading.Lock()
+
+
+def sql(name: str) -> str:
+    """The text of a `.sql` file of this package."""
+    return resources.files("orihon.stores.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+class Database:
+    """A connection to one SQLite file, used by one thread at a time; without a schema the file is taken as it is."""
+
+    def __init__(self, path: Path, schema: tuple[str, ...] = (), *, durable: bool = False) -> None:
+        self.path, self.schema, self.durable = path, schema, durable
+        self.lock = threading.RLock()
+        self._process_id = os.getpid()
+        self._log_bytes = 0
+        self._doubtful = False
+        with translated(path):
+            make_private(path)
+            self.connection = _connect(path)
+            try:
+                _patiently(self._set_up)
+                self._migrate()
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def _set_up(self) -> None:
+        self.connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreUnavailable(f"{self.path} cannot have a write-ahead log here.", hint="Use a local disk.")
+        self._sync_commits(always=self.durable)
+        for setting in SETTINGS:
+            self.connection.execute(f"PRAGMA {setting}")
+
+    def _migrate(self) -> None:
+        ((version,),) = self.all("PRAGMA user_version")
+        if version > SCHEMA_VERSION:
+            raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
+        if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
+            with self.transaction() as connection:
+                for name in self.schema:
+                    for statement in sql(name).split(";\n"):
+                        connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _has_tasks(self) -> bool:
+        return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
+
+    # reading
+
+    def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        self._check_process()
+        with self.lock, translated(self.path):
+            return _patiently(lambda: self.connection.execute(statement, values).fetchall())
+
+    def some(self, statement: str, *values: Any) -> list[tuple[int, bytes]]:
+        """The first rows of a query for numbered lines, about a megabyte of them; the file is free again afterwards."""
+        self._check_process()
+        with self.lock, translated(self.path):
+            return _patiently(lambda: self._some(statement, values))
+
+    def _some(self, statement: str, values: tuple[Any, ...]) -> list[tuple[int, bytes]]:
+        found, size = [], 0
+        with closing(self.connection.execute(statement, values)) as cursor:
+            for number, line in cursor:
+                found.append((number, line))
+                size += len(line)
+                if size >= READ_BYTES:
+                    break
+        return found
+
+    # writing
+
+    def change(self, statement: str, *values: Any, durable: bool = False) -> int:
+        """One statement in a transaction of its own; how many rows it touched."""
+        size = sum(len(value) for value in values if isinstance(value, str | bytes))
+        with self.transaction(durable=durable, size_bytes=size) as connection:
+            return connection.execute(statement, values).rowcount
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False, size_bytes: int = 0) -> Iterator[sqlite3.Connection]:
+        """All or nothing; any exception rolls back. A durable one is safe from a power cut when it returns."""
+        self._check_process()
+        durable = durable or self.durable
+        with self.lock, self._synced(durable):
+            with translated(self.path, writing=True):
+                try:
+                    _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+                    yield self.connection
+                    self._commit()
+                except BaseException:
+                    self._roll_back()
+                    raise
+            self._log_bytes += TRANSACTION_BYTES + size_bytes
+            self._tidy(durable=durable)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do some work in a transaction; three tries, and a table that somebody dropped is made again."""
+        for again in reversed(range(TRIES)):
+            try:
+                with self.transaction() as connection:
+                    return work(connection)
+            except StoreUnavailable as error:
+                if not again:
+                    raise
+                if "no such table" in error.message:
+                    self._migrate()
+        raise AssertionError  # the last try returns or raises
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._process_id == os.getpid():  # a child has nothing to give back
+            with self.lock:
+                self.connection.close()
+
+    def _commit(self) -> None:
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if _code(error) != sqlite3.SQLITE_IOERR:
+                raise
+            self._doubtful = True
+            raise OutcomeUnknown(f"{self.path} could not be committed: {error}.") from error
+
+    def _roll_back(self) -> None:
+        """After most errors SQLite has done it by itself; the error that led here is the one to hear about."""
+        with suppress(sqlite3.Error):
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _synced(self, durable: bool) -> Iterator[None]:  # noqa: FBT001
+        if not durable or self.durable:
+            yield
+            return
+        self._sync_commits(always=True)
+        try:
+            yield
+        finally:
+            self._sync_commits(always=False)
+
+    def _sync_commits(self, *, always: bool) -> None:
+        # never OFF: a connection that copies the log back unsynced takes the commits of all others with it
+        self.connection.execute(f"PRAGMA synchronous = {'FULL' if always else 'NORMAL'}")
+
+    def _tidy(self, *, durable: bool) -> None:
+        """Copy the log back when it has grown, and after a failed sync, which must not be believed the second time."""
+        if durable and self._doubtful:
+            with translated(self.path):
+                copied = self._copy_back()
+            if not copied:
+                raise OutcomeUnknown(f"{self.path} is in use, and an earlier sync of it failed. Sync it again.")
+        elif self._log_bytes > (COPY_BACK_BYTES if durable else COPY_BACK_ANYWAY_BYTES):
+            try:
+                self._copy_back()
+            except sqlite3.Error as error:  # what was committed stands in the log and is none the worse for it
+                self._doubtful = self._doubtful or _code(error) == sqlite3.SQLITE_IOERR
+                log.warning("%s-wal could not be copied back: %s", self.path, error)
+
+    def _copy_back(self) -> bool:
+        """Copy the log into the file and sync both; whether all of it was copied."""
+        try:
+            _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))  # nobody commits meanwhile: see the top
+            with closing(_connect(self.path)) as other:
+                _, frames, copied = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        finally:
+            self._roll_back()
+        self._log_bytes = 0
+        self._doubtful = self._doubtful and frames != copied
+        return bool(frames == copied)
+
+    def _check_process(self) -> None:
+        if self._process_id != os.getpid():
+            raise UsageError(
+                f"{self.path} was opened by the parent of this process, and SQLite cannot share it.",
+                hint="Open the store again after a fork.",
+            )
+
+
+def make_private(path: Path) -> None:
+    """The file is there with mode 0600 before SQLite sees it; its `-wal` and `-shm` take the mode from it."""
+    if not path.parent.exists():
+        make_directory(path.parent)
+    with _making, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(FileNotFoundError):
+            mode = file.lstat().st_mode
+            if not stat.S_ISREG(mode):
+                raise Refused(f"{file} is a link or not a regular file; Orihon does not use it.")
+            if stat.S_IMODE(mode) & ~PRIVATE_FILE:
+                file.chmod(PRIVATE_FILE)
+
+
+@contextmanager
+def translated(path: Path, *, writing: bool = False) -> Iterator[None]:
+    """SQLite's errors in our words; an error while writing, before the commit, leaves nothing behind."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"{path.name} has this already: {error}.") from error
+    except sqlite3.Error as error:
+        code, text = _code(error), str(error)
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise Corrupt(f"{path} is not a sound SQLite file: {text}.", where=str(path)) from error
+        if code == sqlite3.SQLITE_BUSY:
+            text = f"another process has been writing for {TRIES * BUSY_SECONDS} seconds"
+        if writing and code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
+            raise NotWritten(f"{path} could not be written: {text}.") from error
+        raise StoreUnavailable(f"{path} cannot be used now: {text}.") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    """SQLite waits by itself for most locks, but not for all of them: not while a file becomes a WAL file, say."""
+    give_up = time.monotonic() + TRIES * BUSY_SECONDS
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for what Python's module says by itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
