@@ -1,0 +1,161 @@
+"""`sqlite:///FILE`: tasks, lists and blobs in one SQLite file that `sqlite3` can open and people can query.
+
+A lease is three columns of the task's row: who has it (`lease_owner`), when he was last heard of (`heartbeat_at`), and
+the `fence`, which grows by one whenever the lease is taken. It is taken in one transaction, when it is free, when its
+holder was not heard of for `expiry_seconds`, or when he is dead. Every write names its fence in its own statement, so
+whoever slept and woke, however late, touches no row and hears LeaseLost. It names the owner too, because a task that
+was deleted and made again counts its fences from 1.
+
+Nothing else is needed to keep blobs before the lines that name them, or messages before the row that counts them: all
+of it goes through one log, and a power cut cuts that log at one place. See `database` for what is synced when.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
+from orihon.records import Metadata, Status, TaskRow
+from orihon.stores import filesystem, rows
+from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
+from orihon.stores.database import Database
+from orihon.stores.identity import Owner, is_alive, me
+
+# where each list lives, and the column that numbers it
+TABLES = {name: ("tool_calls" if name == "tools" else name, field or "id") for name, field in LISTS.values()}
+
+NEWEST = "SELECT min(n) FROM (SELECT {number} AS n FROM {table} WHERE uuid = ? ORDER BY n DESC LIMIT ?)"
+PAGE = (
+    "SELECT {number}, CAST(line AS BLOB) FROM {table} "
+    "WHERE uuid = ? AND {number} BETWEEN ? AND ? ORDER BY {number} LIMIT 1000"
+)
+LAST = "SELECT ifnull(max({number}), 0) FROM {table} WHERE uuid = ?"
+TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WHERE uuid = ?"
+TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
+NO_NUMBER = 2**63 - 1
+
+
+class Holder(Owner, frozen=True, kw_only=True):
+    """Who holds a lease, and since when: what `lease_owner` says, as JSON."""
+
+    since: str
+
+
+class SqliteStore(Store):
+    """Tasks in one SQLite file."""
+
+    leases_expire = True
+
+    def __init__(self, path: Path, options: Options | None = None) -> None:
+        super().__init__(f"sqlite:///{path}", options)
+        filesystem.check(path.parent)
+        self.leases: set[Lease] = set()
+        self.syncs = self.options.durability != "os"
+        # three connections, so that a reader does not wait for a writer's disk, nor a heartbeat for either
+        self.writer = Database(path, ("tasks", "lists"), durable=self.options.durability == "message")
+        self.reader = Database(path)
+        self.renewer = Database(path)
+
+    def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
+        from orihon.stores.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
+
+        checked(uuid)
+        with self.writer.transaction(durable=self.syncs) as connection:
+            if create is not None:
+                _create(connection, create, status)
+            self._refuse_if_held(connection, uuid)
+            holder = Holder(**msgspec.structs.asdict(me()), since=codec.now())
+            owner = msgspec.json.encode(holder).decode()
+            connection.execute(TAKE, (owner, holder.since, uuid))
+            ((fence, line),) = connection.execute(TAKEN, (uuid,))
+            metadata, numbers = codec.decode_line(line, Metadata), last_numbers(connection, uuid)
+        lease = SqliteLease(self, metadata, fence, owner, numbers)
+        self.leases.add(lease)
+        return lease
+
+    def find(self, query: Query | None = None) -> Iterator[TaskRow]:
+        return rows.find(self.reader, query or Query())
+
+    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
+        table, number = TABLES[name]
+        self._check_task(uuid)
+        if first < 0:
+            ((newest,),) = self.reader.all(NEWEST.format(table=table, number=number), uuid, -first)
+            first = newest or 1
+        # page by page, each beginning behind the last number, so that no reader keeps the log from being copied back
+        statement = PAGE.format(table=table, number=number)
+        while found := self.reader.some(statement, uuid, first, NO_NUMBER if last is None else last):
+            yield from ((place, line + b"\n") for place, line in found)
+            first = found[-1][0] + 1
+
+    def blob(self, uuid: str, sha256: str) -> bytes:
+        self._check_task(uuid)
+        found = self.reader.all("SELECT data FROM blobs WHERE uuid = ? AND sha256 = ?", uuid, sha256)
+        if not found:
+            raise NotFound(kind="blob", id=sha256)
+        data: bytes = found[0][0]
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise Corrupt(f"The bytes of blob {sha256} are not those that were put there.", where=str(self.reader.path))
+        return data
+
+    def delete(self, uuid: str) -> None:
+        checked(uuid)
+        with self.writer.transaction(durable=self.syncs) as connection:
+            self._refuse_if_held(connection, uuid)
+            for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
+                connection.execute(f"DELETE FROM {table} WHERE uuid = ?", (uuid,))  # noqa: S608 - a name from above
+
+    def close(self) -> None:
+        try:
+            for lease in list(self.leases):
+                lease.close()
+        finally:
+            for database in (self.renewer, self.reader, self.writer):
+                database.close()
+
+    def _check_task(self, uuid: str) -> None:
+        if not self.reader.all("SELECT 1 FROM tasks WHERE uuid = ?", checked(uuid)):
+            raise NotFound(kind="task", id=uuid)
+
+    def _refuse_if_held(self, connection: sqlite3.Connection, uuid: str) -> None:
+        found = connection.execute("SELECT lease_owner, heartbeat_at FROM tasks WHERE uuid = ?", (uuid,)).fetchone()
+        if found is None:
+            raise NotFound(kind="task", id=uuid)
+        owner, heartbeat_at = found
+        if owner is None or _silence_seconds(heartbeat_at) > self.options.expiry_seconds:
+            return
+        try:
+            holder = msgspec.json.decode(owner, type=Holder)
+        except msgspec.DecodeError:  # somebody wrote it by hand; it holds until it expires
+            raise LeaseHeld(f"Task {uuid} is held by {owner!r}.", owner=owner) from None
+        if is_alive(holder) is not False:
+            raise LeaseHeld(f"Task {uuid} is held by {holder} since {holder.since}.", owner=str(holder))
+
+
+def _create(connection: sqlite3.Connection, metadata: Metadata, status: Status) -> None:
+    uuid = checked(metadata.uuid)
+    if connection.execute("SELECT 1 FROM tasks WHERE uuid = ?", (uuid,)).fetchone():
+        raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
+    rows.insert(connection, first_row(metadata, status, fence=0))
+    line = codec.encode(metadata).decode()
+    connection.execute("INSERT INTO metadata (uuid, id, line) VALUES (?, 1, ?)", (uuid, line))
+
+
+def last_numbers(connection: sqlite3.Connection, uuid: str) -> dict[str, int]:
+    """The newest number of every list, from the ends of the primary keys."""
+    return {
+        name: connection.execute(LAST.format(table=table, number=number), (uuid,)).fetchone()[0]
+        for name, (table, number) in TABLES.items()
+    }
+
+
+def _silence_seconds(heartbeat_at: str) -> float:
+    """How long a holder was not heard of, by the clock of the machine: a file has no other."""
+    return (datetime.now(UTC) - datetime.fromisoformat(heartbeat_at)).total_seconds()
