@@ -18,7 +18,8 @@ MAX_FUNCTION_LINES = 80
 
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
 FLOORS = [
-    ["cli", "web", "adapters", "tools", "__main__"],
+    ["__main__"],
+    ["cli", "web", "adapters", "tools"],
     ["ops", "conversation"],
     ["agent"],
     ["planning"],

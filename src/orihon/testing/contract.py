@@ -7,13 +7,11 @@ A store's own test file is a few lines:
             return MyStore(place / "mine.db", options)
 
 A store that outlives its process subclasses `DurableStoreContract`, which opens the same place again and looks.
-The machine at the end plays any sequence of calls against a plain model and compares everything that can be read.
 """
 
 from __future__ import annotations
 
 import base64
-import tempfile
 import threading
 import uuid as uuids
 from collections.abc import Iterator
@@ -22,54 +20,12 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
-from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
-from orihon.keys import TaskKey
-from orihon.records import Event, Message, Metadata, Part, PlanEntry, Record, Summary, ToolCall
-from orihon.stores.base import FORMAT, SPILL_BYTES, Lease, Options, Problem, Query, Store
-
-TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
-
-
-def a_message(content: Any = "hello", role: Any = "user", **fields: Any) -> Message:
-    """A message that the store has still to number, date and count."""
-    return Message(**{"seq": 0, "role": role, "content": content, "timestamp": "", "tokens": 0} | fields)
-
-
-def one_of_each() -> list[Record]:
-    """A record of every kind."""
-    return [
-        a_message(),
-        Summary(
-            id=0, start_seq=1, end_seq=1, summary="s", original_tokens=9, summary_tokens=3, ratio=0.3, timestamp=""
-        ),
-        ToolCall(seq=0, tool="read", args={"path": "a.py"}, result="x", status="success", duration_ms=1, timestamp=""),
-        Event(id=0, after=1, type="pin", data={"seq": 1}, timestamp=""),
-        PlanEntry(id=0, type="plan", task_uuid="u", data={"goal": "g"}, timestamp=""),
-    ]
-
-
-def a_task(number: int = 1, *, user: str | None = "alice", **config: Any) -> Metadata:
-    """What a task is started with."""
-    return Metadata(
-        uuid=str(uuids.uuid4()),
-        task_key=TaskKey.github("acme", "shop", issue=number),
-        created_at=codec.now(),
-        config={"model": "gpt-4o", "context_length": 128_000} | config,
-        user=user,
-        format=FORMAT,
-    )
+from orihon.records import Message, Metadata, Part, ToolCall
+from orihon.stores.base import SPILL_BYTES, Lease, Options, Problem, Query, Store
+from orihon.testing.machine import play
+from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
 
 class StoreContract:
@@ -334,23 +290,7 @@ class StoreContract:
 
     def test_any_sequence_of_calls(self) -> None:
         """Whatever is called in whatever order, the store says what a plain model says."""
-        survives, open_store = self.survives, self.open
-
-        class Machine(_Machine):
-            def opened(self) -> Store:
-                return open_store(self.place, Options())
-
-            reopens = survives
-
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=self.examples,
-                stateful_step_count=30,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        play(lambda place: self.open(place, Options()), reopens=self.survives, examples=self.examples)
 
 
 class DurableStoreContract(StoreContract):
@@ -377,103 +317,3 @@ class DurableStoreContract(StoreContract):
                 assert lease.fence > fence
                 assert lease.append(a_message("keyed", key="k")) == 2
                 assert lease.append(a_message("new")) == 3
-
-
-_records = st.one_of(
-    st.builds(a_message, st.text(max_size=50).map(codec.clean_text), key=st.none() | st.sampled_from("abc")),
-    st.sampled_from(one_of_each()[1:]),
-)
-
-
-class _Machine(RuleBasedStateMachine):
-    """One task in the store beside one in a dictionary of lists."""
-
-    reopens = True
-
-    def opened(self) -> Store:
-        raise NotImplementedError
-
-    @initialize()
-    def start(self) -> None:
-        """Make a task in a new place."""
-        self.folder = tempfile.TemporaryDirectory()
-        self.place = Path(self.folder.name)
-        self.store = self.opened()
-        self.task = a_task()
-        self.held: Lease | None = self.store.lease(self.task.uuid, create=self.task)
-        self.lists: dict[type[Record], list[Any]] = {type(record): [] for record in one_of_each()}
-        self.keys: dict[str, int] = {}
-        self.tokens = 0
-
-    @precondition(lambda self: self.held)
-    @rule(record=_records)
-    def append(self, record: Any) -> None:
-        """A record gets the next number, a known key the old one."""
-        expected = self.keys.get(getattr(record, "key", None) or "", len(self.lists[type(record)]) + 1)
-        assert self.held
-        assert self.held.append(record) == expected
-        if expected > len(self.lists[type(record)]):
-            self.lists[type(record)].append(record)
-            if key := getattr(record, "key", None):
-                self.keys[key] = expected
-
-    @precondition(lambda self: self.held)
-    @rule(status=st.sampled_from(["running", "paused", "completed", "failed"]), more=st.integers(0, 9))
-    def update(self, status: str, more: int) -> None:
-        """The row follows."""
-        assert self.held
-        self.tokens += more
-        row = self.held.update(status=status, add={"total_tokens": more})
-        assert (row.status, row.total_tokens) == (status, self.tokens)
-
-    @precondition(lambda self: self.held)
-    @rule()
-    def sync(self) -> None:
-        """Nothing changes for a reader."""
-        assert self.held
-        self.held.sync()
-
-    @rule()
-    def hand_over(self) -> None:
-        """The lease is given back, or taken."""
-        if self.held is None:
-            self.held = self.store.lease(self.task.uuid)
-        else:
-            self.held.close()
-            self.held = None
-
-    @precondition(lambda self: self.reopens)
-    @rule()
-    def reopen(self) -> None:
-        """The store is opened anew, as by another process."""
-        if self.held is not None:
-            self.held.close()
-        self.store.close()
-        self.store = self.opened()
-        self.held = self.store.lease(self.task.uuid)
-
-    @invariant()
-    def agree(self) -> None:
-        """Everything that can be read is what the model has."""
-        if not hasattr(self, "store"):
-            return
-        for kind, expected in self.lists.items():
-            read = list(self.store.read(self.task.uuid, kind))
-            assert [_body(item) for item in read] == [_body(item) for item in expected]
-            assert [_body(item) for item in self.store.read(self.task.uuid, kind, first=-2)] == [
-                _body(item) for item in expected[-2:]
-            ]
-        assert self.store.row(self.task.uuid).total_tokens == self.tokens
-
-    def teardown(self) -> None:
-        """Remove the place."""
-        if hasattr(self, "store"):
-            if self.held is not None:
-                self.held.close()
-            self.store.close()
-            self.folder.cleanup()
-
-
-def _body(record: Record) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(record)
-    return {name: value for name, value in fields.items() if name not in {"seq", "id", "timestamp", "tokens"}}
