@@ -1,0 +1,57 @@
+"""What the documentation shows can be run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = sorted(path for path in (ROOT / "examples").glob("*.py") if "StoreContract" not in path.read_text("utf-8"))
+CONTRACTS = sorted(path for path in (ROOT / "examples").glob("*.py") if "StoreContract" in path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_examples_run(script, tmp_path):
+    """Each example ends well, twice in the same place."""
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, script, tmp_path], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_the_example_goes_on_where_it_was(tmp_path):
+    """The second run of the first example finds the messages of the first, masked."""
+    command = [sys.executable, ROOT / "examples" / "keep_a_history.py", tmp_path]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert "2 My address is [EMAIL]." in first
+    assert "4 My address is [EMAIL]." in second
+
+
+@pytest.mark.parametrize("script", CONTRACTS, ids=lambda path: path.name)
+def test_a_third_party_can_run_the_contract(script, tmp_path):
+    """A store of somebody else passes the public contract with a few lines."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\b3\d passed", done.stdout)
+
+
+def test_the_readme_example_runs(tmp_path):
+    """The block of Python in the README does what it says."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("github/acme/shop/issue/27 Mail [EMAIL]")
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    """At most 150 lines, and every relative link and named file exists."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    named = re.findall(r"\]\((?!http)([^)#]+)\)", text) + re.findall(r"`((?:src|tests|docs)/[^`]+)`", text)
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
