@@ -116,6 +116,7 @@ KEPT = [
     "primary_key = 'user_id', public_key = '" + MIXED * 3 + "', sort_key = 'created_at_v2'",
     "ghp_" + "x" * 36,
     "arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/db-AbCdEf",
+    "Password: 2025-11-01 00:22:56 ERROR no terminal",
     "秘密のトークンは設定に書かないでください。パスワードはなし",
 ]
 

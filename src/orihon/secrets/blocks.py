@@ -33,13 +33,13 @@ def announced(data: bytes, stems: list[int]) -> Iterator[Span]:
     for stem in stems:
         if stem < done:
             continue
-        word = data[stem : stem + 6].lower()
+        first = data[stem : stem + 1]
         spans: list[Span] = []
-        if word.startswith(b"key") and data[stem - 8 : stem + 3] == b"PRIVATE KEY":
+        if first == b"K" and data[stem - 8 : stem + 3] == b"PRIVATE KEY":
             spans, done = _pem(data, stem)
-        elif word.startswith(b"curl"):
+        elif first in b"cC" and data[stem : stem + 4].lower() == b"curl":
             spans, done = _curl(data, stem)
-        elif word == b"secret" and _KIND.search(data, max(0, stem - 12), stem):
+        elif first in b"sS" and _KIND.search(data, max(0, stem - 12), stem):
             spans, done = _kubernetes(data, stem)
         yield from spans
 

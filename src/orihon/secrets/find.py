@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orihon.secrets.gate import JOINTS, MARKS, QUOTES
 from orihon.secrets.names import Kind, kind_of
-from orihon.secrets.rules import SHAPE, STARTS, VENDORS
+from orihon.secrets.rules import MASK, SHAPE, STARTS, VENDORS
 from orihon.secrets.values import is_placeholder, is_secret, is_uuid, looks_random
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ASSIGN = re.compile(
     (?:\[\w{0,8}\])?                                          # char secret[25]
     (?P<close>(?:\\{0,6}["'`]|&quot;|%22)?) [\])]{0,2}
     (?: [ \t]{1,8}(?:string|String|str) (?=[ \t]*=)           # var token string = ...
-      | [ \t]?:[ \t]?[A-Za-z][\w.|\[\], ]{1,30}[ \t](?==[ \t]) )?      # token: str = ...
+      | [ \t]?:[ \t]?[A-Za-z][\w.|\[\], ]{1,30}[ \t](?==[ \t]) )?   # token: str = ...
     (?P<op>
         :[ \t]*[|>][+-]?[ \t]*\r?\n[ \t]*                     # a YAML block
       | [ \t]{0,40}(?:[:?+.!|=]{0,3}=>?|:{1,3}|%3[AaDd])[ \t]{0,40}
@@ -34,7 +34,7 @@ _ASSIGN = re.compile(
       | [ \t]*,?\s{0,40}["']?value["']?[ \t]*[=:][ \t]*       # name="TOKEN" value="..."
       | [ \t]*,[ \t]*(?=["'`])                                # setProperty("TOKEN", "...")
       | [ \t]{1,40}(?=["'`])                                  # password "..."
-      | [ \t]+(?!-)
+      | [ \t]+(?!-)                                           # --token ...
     )
     (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,6}(?:"{3}|'{3}|["'`])|&quot;|%22))?
     (?P<scheme>(?i:bearer|basic|token|apikey|api-key|api-token|digest|negotiate|ssws|key|oauth)[ \t]{1,4})?
@@ -50,7 +50,7 @@ _CLOSES = re.compile(rb"[^<>\n]{1,600}\s{0,40}</")
 _NETRC = re.compile(rb"\blogin\s+\S+\s+$")
 _COMPARED = re.compile(rb"([\"'`])(?P<value>[^\"'`\n]{5,200})\1[ \t]{0,4}[!=]=+[ \t]{0,4}$")
 _VENDOR = re.compile(rb"(?i)(?:" + VENDORS.encode() + rb")[\"']?[ \t]*[:=]{1,4}[ \t]*[\"'`]?$")
-_MASKED = re.compile(rb"\[[A-Z]+(?:_[A-Z]+)?\]")
+_MASKED = re.compile(MASK.pattern.encode())
 _LETTERS = _NAME[:52] + b"_-"
 _WORDS = re.compile(rb"(?=.*[a-z])[A-Za-z_]+|X+")
 _BLOB = re.compile(rb"[A-Za-z0-9+/]{20}")
@@ -64,11 +64,7 @@ def tokens(data: bytes, runs: list[tuple[int, int]]) -> Iterator[Span]:
             yield from _told(data, run)
         elif run and (data[run - 1] in JOINTS or data[run - 1] in b"/"):
             start = _begin(data, run, data[run - 1])
-            if (
-                data[start : start + 3] in STARTS
-                or data[run - 1] in b"~:\\%"
-                or (start < run and b"~" in data[start:run])
-            ):
+            if data[start : start + 3] in STARTS or data[run - 1] in b"~:\\%" or b"~" in data[start:run]:
                 yield from _told(data, start)
             elif data[start : start + 4] == b"http":
                 yield from _of_shape(data, start)
@@ -93,8 +89,8 @@ def _begin(data: bytes, run: int, before: int) -> int:
 
 def _told(data: bytes, start: int) -> Iterator[Span]:
     for rule in STARTS.get(data[start : start + 3], ()):
-        if found := rule.match.match(data, start):
-            if not _in_hash(data, start) and (rule.even_filler or not _is_filler(found["body"])):
+        if found := rule.match(data, start):
+            if not _in_hash(data, start) and (rule.even_filler or not _is_filler(found.group())):
                 yield start, found.end(), rule.mask
             return
     yield from _of_shape(data, start)
@@ -113,11 +109,7 @@ def _of_shape(data: bytes, start: int) -> Iterator[Span]:
 
 def _shaped(data: bytes, run: int, end: int) -> Iterator[Span]:
     """A token with a mark in it, or a random value under a name that only its provider knows to be secret."""
-    if (
-        (end < len(data) and data[end] in MARKS)
-        or data[end - 5 : end - 2] == b"-us"
-        or data[end - 4 : end - 1] == b"-us"
-    ):
+    if (end < len(data) and data[end] in MARKS) or b"-us" in data[end - 5 : end]:
         yield from _of_shape(data, run)
         return
     value = data[run:end]
@@ -168,9 +160,11 @@ def _value(data: bytes, start: int, end: int, kind: Kind) -> Span | None:
         last = first + len(value)
     if assign["scheme"] and kind is Kind.TOKEN and _CREDENTIAL.fullmatch(value) and not is_placeholder(value):
         return first, last, b"TOKEN"
-    if not assign["op"].strip(b" \t,") and not looks_random(value, least=8) and data[start : start + 2] != b"--":
+    loose = not assign["op"].strip(b" \t,") and data[start : start + 2] != b"--"
+    if loose and not looks_random(value, least=8) and not value.isdigit():
         return None  # `pass "words"`, `("password", "words")`
-    quoted = bool(quote) or (value.isalnum() and data[last : last + 1] in _QUOTE)  # -H "X-Token: abc"
+    header = value.isalnum() and data[last : last + 1] in _QUOTE  # -H "X-Token: abc"
+    quoted = bool(quote) or header or assign["op"].strip() == b">"
     if is_secret(value, kind, quoted=quoted, data=_is_setting(data, start, last, assign)):
         return first, last, _mask(kind)
     return None

@@ -19,7 +19,9 @@ _LETTERS = IN_RUN[:52] + b"_-"
 JOINTS = frozenset(b"\\%.~|:")  # before a run: a part of the token, or what hides where it begins
 QUOTES = frozenset(b"\"'`= \n\t(><")  # before a run: it is a value
 MARKS = frozenset(b".|%")  # behind a run: the middle of a token without a beginning
-_SLASH = ord("/")
+_SLASH, _DOT = ord("/"), ord(".")
+_HIDING = JOINTS - {_DOT}  # attributes stand behind dots, so behind a dot a digit is asked for
+_PLACED = QUOTES | {_DOT}
 _RUNS = bytes(120 if byte in IN_RUN else 32 for byte in range(256))
 
 
@@ -37,14 +39,13 @@ Gate = Callable[[bytes], Hits]
 def pure(data: bytes) -> Hits:
     """Find the hits with the standard library alone."""
     lower = data.lower()
-    stems: list[int] = []
-    for stem in STEMS:
-        stems += _places(lower, stem)
-    stems += _places(data, BUNDLER)
-    stems.sort()
-    ats = _places(data, b"@")
-    escaped = _places(data, b"%40")
-    return Hits(stems, long_runs(data, 0, len(data)), sorted(ats + escaped) if escaped else ats)
+    stems = [at for stem in STEMS if stem in lower for at in _places(lower, stem)]
+    if BUNDLER in data:
+        stems += _places(data, BUNDLER)
+    ats = _places(data, b"@") if b"@" in data else []
+    if b"%" in data:
+        ats += _places(data, b"%40")
+    return Hits(sorted(stems), long_runs(data, 0, len(data)), sorted(ats))
 
 
 def _places(data: bytes, needle: bytes) -> list[int]:
@@ -73,9 +74,11 @@ def long_runs(data: bytes, low: int, high: int) -> list[tuple[int, int]]:
         before = data[start - 1] if start else 32
         if (
             data[start : start + 3] in STARTS
-            or before in JOINTS
+            or before in _HIDING
             or (before == _SLASH and b"hook" in data[max(0, start - 60) : start])
-            or ((before in QUOTES or (end < size and data[end] in MARKS)) and data[start:end].translate(None, _LETTERS))
+            or (
+                (before in _PLACED or (end < size and data[end] in MARKS)) and data[start:end].translate(None, _LETTERS)
+            )
         ):
             found.append((start, end))
         at = find(needle, end - low)

@@ -8,23 +8,17 @@ password in a sentence, and what is inside pictures and archives.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from orihon.secrets import blocks, fast, find, gate, mail
-from orihon.secrets.names import words
+from orihon.secrets.rules import MASK
 
 if TYPE_CHECKING:
     from orihon.secrets.known import KnownSecrets
 
-MASKS = words(
-    "GITHUB_TOKEN GITLAB_TOKEN OPENAI_KEY ANTHROPIC_KEY AWS_KEY GOOGLE_KEY SLACK_TOKEN STRIPE_KEY "
-    "PRIVATE_KEY JWT EMAIL PASSWORD TOKEN API_KEY SECRET WEBHOOK DATABASE_URL"
-)
 _SHORTEST = 6  # as long as a@b.cd
-_MASK = re.compile(r"\[(?:" + "|".join(sorted(MASKS)) + r")\]")
 
 
 def mask(text: str, *, known: KnownSecrets | None = None) -> str:
@@ -62,7 +56,7 @@ def _spans(hits_in: gate.Gate, data: bytes, known: KnownSecrets | None) -> list[
 
 def masks_in(text: str) -> frozenset[str]:
     """The masks that occur in a text, brackets included."""
-    return frozenset(_MASK.findall(text)) if "[" in text else frozenset()
+    return frozenset(MASK.findall(text)) if "[" in text else frozenset()
 
 
 def has_mask(text: str) -> bool:

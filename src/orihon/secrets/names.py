@@ -39,13 +39,16 @@ _OPENING = words(
 )
 # A key or token with one of these before it opens nothing.
 _HARMLESS = words(
-    "public pub primary foreign partition sort cache object bucket schema row index lookup unique dict map hash "
-    "press board vault composite candidate idempotency routing dedup translation hot short natural surrogate known "
-    "host kms column group json field next previous page continuation sync total max min num count input output "
-    "prompt completion csrf xsrf cancellation no is has non use show forgot invalid missing bad wrong unexpected "
-    "special start end eos bos pad sep mask unk stop sequence issuer order "
-    "parent child sub super any stream resume range shard registry menu arrow escape enter tab meta ctrl alt shift "
-    "authenticity middleware starting change verification color theme"
+    "public pub next previous page continuation sync total max min num count input output prompt completion csrf xsrf "
+    "cancellation no is has non use show forgot invalid missing bad wrong unexpected special start end eos bos pad sep "
+    "mask unk stop sequence resume authenticity middleware verification starting change"
+)
+# Nor does a key with one of these.
+_HARMLESS_KEY = _HARMLESS | words(
+    "primary foreign partition sort cache object bucket schema row index lookup unique dict map hash press board vault "
+    "composite candidate idempotency routing dedup translation hot short natural surrogate known host kms column group "
+    "json field issuer order parent child sub super any stream range shard registry menu arrow escape enter tab meta "
+    "ctrl alt shift color theme"
 )
 # A name that ends with one of these is about a secret, it does not hold one.
 _ABOUT = words(
@@ -76,8 +79,9 @@ def kind_of(name: str) -> Kind:
         found = _kind_of_word(parts[at], parts[at - 1] if at else "")
         if found is not Kind.NOTHING:
             about = _ABOUT.intersection(parts[at + 1 :]) or (found is Kind.KEY and parts[at + 1 :])
+            before = _HARMLESS if found is Kind.TOKEN else _HARMLESS_KEY
             harmless = found not in (Kind.PASSWORD, Kind.SECRET) and (
-                "public" in parts or _HARMLESS.intersection(parts[max(0, at - 1) : at])
+                "public" in parts or before.intersection(parts[max(0, at - 1) : at])
             )
             return Kind.NOTHING if about or harmless else found
     return Kind.NOTHING

@@ -8,7 +8,16 @@ real token can be, rarely an exact length: a provider that lengthens its tokens 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
+
+from orihon.secrets.names import words
+
+MASKS = words(
+    "GITHUB_TOKEN GITLAB_TOKEN OPENAI_KEY ANTHROPIC_KEY AWS_KEY GOOGLE_KEY SLACK_TOKEN STRIPE_KEY "
+    "PRIVATE_KEY JWT EMAIL PASSWORD TOKEN API_KEY SECRET WEBHOOK DATABASE_URL"
+)
+MASK = re.compile(r"\[(?:" + "|".join(sorted(MASKS)) + r")\]")
 
 TABLE = r"""
 GITHUB_TOKEN    ghp_ gho_ ghu_ ghs_ ghr_                 \w{12,}(?:[\w-]*\.[\w-]+){0,2}
@@ -120,11 +129,22 @@ VENDORS = r"_gitlab_session|cloudflare|sonar[._]?login|sumo(?:logic)?[._-]?acces
 
 
 class Rule(NamedTuple):
-    """A mask, and the expression that a token must match from its first byte."""
+    """A mask, how a token begins, and the expression its body must match."""
 
     mask: bytes
-    match: re.Pattern[bytes]
-    even_filler: bool = False
+    start: bytes
+    body: bytes
+    even_filler: bool
+
+    def match(self, data: bytes, at: int) -> re.Match[bytes] | None:
+        """Match the body of a token that begins at a place; None if none does."""
+        return compiled(self.body).match(data, at + len(self.start)) if data.startswith(self.start, at) else None
+
+
+@cache
+def compiled(body: bytes) -> re.Pattern[bytes]:
+    """Compile a body when it is first needed: all of them at import would cost a twentieth of a second."""
+    return re.compile(rb"(?:" + body + rb")(?![A-Za-z0-9])")
 
 
 def _read_table() -> dict[bytes, list[Rule]]:
@@ -133,8 +153,7 @@ def _read_table() -> dict[bytes, list[Rule]]:
     for line in TABLE.strip().splitlines():
         mask, *starts, body = line.split()
         for start in starts:
-            pattern = re.compile(re.escape(start).encode() + rb"(?P<body>" + body.encode() + rb")(?![A-Za-z0-9])")
-            rule = Rule(mask.rstrip("!").encode(), pattern, "!" in mask)
+            rule = Rule(mask.rstrip("!").encode(), start.encode(), body.encode(), "!" in mask)
             for key in [start[:3]] if start[2:] else [start + digit for digit in "0123456789abcdef"]:
                 index.setdefault(key.encode(), []).append(rule)
     return index
@@ -145,9 +164,8 @@ def _read_shapes() -> re.Pattern[bytes]:
     for line in SHAPES.strip().splitlines():
         mask, body = line.split(maxsplit=1)
         bodies.setdefault(mask, []).append(body)
-    return re.compile(
-        "|".join(rf"(?P<{mask}>(?:{'|'.join(body)})(?![A-Za-z0-9]))" for mask, body in bodies.items()).encode()
-    )
+    groups = (rf"(?P<{mask}>(?:{'|'.join(rows)})(?![A-Za-z0-9]))" for mask, rows in bodies.items())
+    return re.compile("|".join(groups).encode())
 
 
 STARTS = _read_table()

@@ -101,7 +101,7 @@ def is_place(value: bytes) -> bool:
 
 def _is_code(value: bytes) -> bool:
     """Whether an unquoted value is an expression or a name: `get(x)`, `self.token`, `OAuth2Token`."""
-    if value[:1] in b"()[]{}|?<>,.:;=" or _ATTRIBUTE.fullmatch(value) or (_CALL.fullmatch(value) and _nests(value)):
+    if value[:1] in b"()[]{}|?<>,.:;" or _ATTRIBUTE.fullmatch(value) or (_CALL.fullmatch(value) and _nests(value)):
         return True
     return bool(_IDENTIFIER.fullmatch(value)) and not looks_random(value, least=_LONG - 1)
 
@@ -143,6 +143,8 @@ def _is_password(value: bytes, *, quoted: bool, data: bool) -> bool:
     """Whether a person could have chosen this: odder than a word, or a plain word where only data stands."""
     if len(value) < _SHORTEST_PASSWORD or value.lower() in _WORDS or (value.isdigit() and not data):
         return False
+    if not quoted and re.fullmatch(rb"\d+(?:[:./-]\d+)+", value):
+        return False  # `Password: 2025-11-01 ERROR` in a log
     if _ALNUM.isdisjoint(value) or is_place(value):
         return looks_random(value, least=_LONGER)
     if not re.fullmatch(rb"[A-Za-z_.-]+", value):

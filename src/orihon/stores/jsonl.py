@@ -50,6 +50,7 @@ class JsonlStore(Store):
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
         self.base = Path(directory)
         super().__init__(str(self.base), options)
+        self.leases: set[Lease] = set()
         with disk_errors(f"The store {self.base} cannot be opened"):
             make_directory(self.base)
             filesystem.check(self.base)
@@ -136,7 +137,11 @@ class JsonlStore(Store):
         shutil.rmtree(gone, ignore_errors=True)  # what is left is removed when the store is opened
 
     def close(self) -> None:
-        self.database.close()
+        try:
+            for lease in list(self.leases):
+                lease.close()
+        finally:
+            self.database.close()
 
     # where a task is
 

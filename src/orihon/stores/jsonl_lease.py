@@ -63,6 +63,7 @@ class JsonlLease(Lease):
         lock.say(self.fence)
         self._save({"fence": self.fence}, durable=False)
         self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
+        store.leases.add(self)
 
     @classmethod
     def create(cls, store: JsonlStore, metadata: Metadata, status: Status) -> JsonlLease:
@@ -164,6 +165,7 @@ class JsonlLease(Lease):
                 self.sync()
             finally:
                 self._closed = True
+                self.store.leases.discard(self)
                 self._let_go()
 
     # the rest
