@@ -193,6 +193,22 @@ def test_the_log_does_not_grow_for_ever(path, monkeypatch):
         assert len(list(store.read(lease.uuid, Message))) == 400
 
 
+def test_nobody_commits_while_the_log_is_copied_back(path, monkeypatch):
+    """SQLite before 3.51.3 can lose commits there, so we hold the right to write, and SQLite never copies by itself."""
+    with SqliteStore(path) as store:
+        lease = a_lease(store)
+        held = []
+        connect = database._connect
+        monkeypatch.setattr(database, "COPY_BACK_BYTES", 0)
+        monkeypatch.setattr(
+            database, "_connect", lambda at: held.append(store.writer.connection.in_transaction) or connect(at)
+        )
+        lease.sync()
+        assert held == [True]
+        for connection in (store.writer, store.reader, store.renewer):
+            assert connection.all("PRAGMA wal_autocheckpoint") == [(0,)]
+
+
 # what people can ask it
 
 

@@ -273,7 +273,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """SQLite waits by itself for most locks, but not for all of them: not while a file becomes a WAL file, say."""
+    """SQLite does not promise to wait for every lock: where it fears a deadlock it gives up at once. Then we wait."""
     give_up = time.monotonic() + TRIES * BUSY_SECONDS
     while True:
         try:

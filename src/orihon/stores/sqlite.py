@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -113,12 +114,11 @@ class SqliteStore(Store):
                 connection.execute(f"DELETE FROM {table} WHERE uuid = ?", (uuid,))  # noqa: S608 - a name from above
 
     def close(self) -> None:
-        try:
-            for lease in list(self.leases):
-                lease.close()
-        finally:
-            for database in (self.renewer, self.reader, self.writer):
-                database.close()
+        with ExitStack() as last_to_first:  # all of them, also when one fails
+            for database in (self.writer, self.reader, self.renewer):
+                last_to_first.callback(database.close)
+            for lease in self.leases:
+                last_to_first.callback(lease.close)
 
     def _check_task(self, uuid: str) -> None:
         if not self.reader.all("SELECT 1 FROM tasks WHERE uuid = ?", checked(uuid)):
