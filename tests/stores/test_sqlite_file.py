@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from orihon import codec
-from orihon.errors import Corrupt, SchemaMismatch
+from orihon.errors import Corrupt, LeaseLost, SchemaMismatch, StoreUnavailable
 from orihon.records import Message, ToolCall
 from orihon.stores import database
 from orihon.stores.base import Options
@@ -273,6 +273,19 @@ def test_a_task_is_deleted_whole(path):
         for table in tables:
             assert store.reader.all(f"SELECT uuid FROM {table}") == [(leases[1].uuid,)]  # noqa: S608
         assert len(list(store.read(leases[1].uuid, ToolCall))) == 1
+
+
+def test_a_closed_store_says_so(path):
+    """What is used after `close` gets an error of ours, not one of SQLite's."""
+    store = SqliteStore(path)
+    task = a_task()
+    lease = store.lease(task.uuid, create=task)
+    store.close()
+    with pytest.raises(LeaseLost):
+        lease.append(a_message())
+    for use in (store.find, lambda: store.read(task.uuid, Message), lambda: [store.lease(task.uuid)]):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            list(use())
 
 
 def test_what_was_changed_behind_our_back_is_noticed(path):

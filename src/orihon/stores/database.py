@@ -138,15 +138,14 @@ class Database:
         """All or nothing; any exception rolls back. A durable one is safe from a power cut when it returns."""
         self._check_process()
         durable = durable or self.durable
-        with self.lock, self._synced(durable):
-            with translated(self.path, writing=True):
-                try:
-                    _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
-                    yield self.connection
-                    self._commit()
-                except BaseException:
-                    self._roll_back()
-                    raise
+        with self.lock, translated(self.path, writing=True), self._synced(durable):
+            try:
+                _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+                yield self.connection
+                self._commit()
+            except BaseException:
+                self._roll_back()
+                raise
             self._log_bytes += TRANSACTION_BYTES + size_bytes
             self._tidy(durable=durable)
 
@@ -201,17 +200,17 @@ class Database:
 
     def _tidy(self, *, durable: bool) -> None:
         """Copy the log back when it has grown, and after a failed sync, which must not be believed the second time."""
-        if durable and self._doubtful:
-            with translated(self.path):
-                copied = self._copy_back()
-            if not copied:
-                raise OutcomeUnknown(f"{self.path} is in use, and an earlier sync of it failed. Sync it again.")
-        elif self._log_bytes > (COPY_BACK_BYTES if durable else COPY_BACK_ANYWAY_BYTES):
-            try:
-                self._copy_back()
-            except sqlite3.Error as error:  # what was committed stands in the log and is none the worse for it
-                self._doubtful = self._doubtful or _code(error) == sqlite3.SQLITE_IOERR
-                log.warning("%s-wal could not be copied back: %s", self.path, error)
+        must = durable and self._doubtful
+        if not must and self._log_bytes <= (COPY_BACK_BYTES if durable else COPY_BACK_ANYWAY_BYTES):
+            return
+        try:
+            copied = self._copy_back()
+        except sqlite3.Error as error:  # what was committed stands in the log and is none the worse for it
+            copied = False
+            self._doubtful = self._doubtful or _code(error) == sqlite3.SQLITE_IOERR
+            log.warning("%s-wal could not be copied back: %s", self.path, error)
+        if must and not copied:
+            raise OutcomeUnknown(f"A sync of {self.path} failed, and its log could not be copied back since.")
 
     def _copy_back(self) -> bool:
         """Copy the log into the file and sync both; whether all of it was copied."""
