@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from orihon.codec import clean_text, clean_value
-from orihon.records import Call, Event, Message, Part, PlanEntry, Record, Summary, ToolCall
+from orihon.records import Call, Event, Message, Metadata, Part, PlanEntry, Record, Summary, ToolCall
 from orihon.secrets import KnownSecrets, mask, mask_value
 
 R = TypeVar("R", bound=Record)
@@ -23,6 +23,7 @@ _TEXTS: dict[type[Record], tuple[str, ...]] = {
 }
 _VALUES: dict[type[Record], tuple[str, ...]] = {
     Event: ("data",),
+    Metadata: ("config",),
     PlanEntry: ("data",),
     ToolCall: ("args", "result"),
 }

@@ -184,7 +184,7 @@ def test_eight_processes_fight_for_one_task(store, uuid, tmp_path):
     assert len(set(log.values())) == len(log)
     fences = [int(text.split()[0]) for text in log.values()]
     assert fences == sorted(fences)
-    assert len(set(fences)) > 8  # they did take it from each other
+    assert len(set(fences)) > 1  # they did take it from each other
 
 
 def test_every_statement_names_the_lease(store, uuid, hasty):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound
+from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
 from orihon.stores.base import Lease, Options, Problem, Query, Store, checked
@@ -69,7 +70,7 @@ class JsonlStore(Store):
             return JsonlLease.take(self, uuid)
         if self.place_of(uuid) is not None:
             raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-        return JsonlLease.create(self, create, status)
+        return JsonlLease.create(self, admit(create, self.options.known), status)
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
         return rows.find(self.database, query or Query())

@@ -15,6 +15,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
+from orihon.funnel import admit
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
 from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
 from orihon.stores.identity import me
@@ -45,6 +46,7 @@ class MemoryStore(Store):
             if create is not None:
                 if uuid in self.tasks:
                     raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
+                create = admit(create, self.options.known)
                 self.tasks[checked(uuid)] = _Task(create, first_row(create, status, fence=0))
             task = self._task(uuid)
             if task.holder is not None:

@@ -23,6 +23,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
+from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
 from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
@@ -70,7 +71,7 @@ class SqliteStore(Store):
         checked(uuid)
         with self.writer.transaction(durable=self.syncs) as connection:
             if create is not None:
-                _create(connection, create, status)
+                _create(connection, admit(create, self.options.known), status)
             self._refuse_if_held(connection, uuid)
             holder = Holder(**msgspec.structs.asdict(me()), since=codec.now())
             owner = msgspec.json.encode(holder).decode()

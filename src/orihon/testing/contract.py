@@ -110,6 +110,8 @@ class StoreContract:
 
     def test_secrets_do_not_get_in(self, store: Store, lease: Lease) -> None:
         """The funnel stands before the store."""
+        with store.lease((task := a_task(note=TOKEN)).uuid, create=task) as other:
+            assert TOKEN not in str(next(store.read(other.uuid, Metadata)))
         lease.append(a_message(f"use {TOKEN}"))
         lease.append(ToolCall(seq=0, tool="t", args={"t": TOKEN}, status="success", duration_ms=1, timestamp=""))
         (message,) = store.read(lease.uuid, Message)

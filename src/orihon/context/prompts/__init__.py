@@ -1,0 +1,12 @@
+"""The prompts, one file each, in Japanese and English; `config.yaml` can replace them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+
+@cache
+def prompt(name: str, language: str) -> str:
+    """The text of a prompt."""
+    return resources.files(__name__).joinpath(f"{name}.{language}.txt").read_text(encoding="utf-8")

@@ -1,0 +1,211 @@
+"""Summaries that are checked before they count.
+
+A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says is taken
+only if it is not empty, shorter than what it replaces, and names nothing that is not there; what it forgot of the names
+that the covered part kept using is appended as a short ledger. After three tries the extractive summary stands in,
+which needs no model and never fails. Nothing here changes anything: the caller stores the result, or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from orihon.context.extract import extract
+from orihon.context.language import language_of
+from orihon.context.names import TOKEN, is_name, trim
+from orihon.context.prompts import prompt
+from orihon.context.transcript import pieces, quoted, transcript
+from orihon.records import Message
+from orihon.tokens import Counter
+
+Summariser = Callable[[str], str]
+
+TRIES = 3
+LENGTH_SHARE = 0.4  # of the original, the seeds' 30-40 %
+WINDOW_SHARE = 0.05
+MIN_TOKENS = 64
+LEDGER_NAMES = 24
+LEDGER_SHARE = 0.25  # of the summary
+_HANDLE = re.compile(r"\bm(\d{1,9})\b")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a summary and its request may cost."""
+
+    context_length: int
+    summariser_context: int = 0  # 0: the same window
+    max_output: int = 4096
+
+    def max_tokens(self, original: int) -> int:
+        """The length of a summary of so many tokens."""
+        share = min(original * LENGTH_SHARE, self.context_length * WINDOW_SHARE, self.max_output)
+        return max(MIN_TOKENS, int(share))
+
+    @property
+    def max_input(self) -> int:
+        """What fits in one request beside the instruction and the answer."""
+        window = self.summariser_context or self.context_length
+        return max(512, int(window * 0.8) - self.max_output)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A summary, and how it came about."""
+
+    text: str
+    tokens: int
+    original_tokens: int
+    calls: int
+    by_model: bool
+    problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be summarised, and how."""
+
+    messages: Sequence[Message]
+    counter: Any  # a Counter; the struct cannot check a protocol
+    limits: Limits
+    previous: str = ""
+    focus: str = ""
+    language: str = "en"
+    template: str = ""
+    original: int = 0
+    length: int = 0
+
+    def prompt(self, material: str) -> str:
+        """The prompt with its material; the template's own braces stay as they are."""
+        focus = f"\n{_FOCUS[self.language]}{self.focus}\n" if self.focus else ""
+        text = self.template.replace("{max_tokens}", str(self.length)).replace("{focus}", focus)
+        return text.replace("{messages}", material)
+
+
+def summarise(
+    messages: Sequence[Message],
+    *,
+    counter: Counter,
+    limits: Limits,
+    summariser: Summariser | None = None,
+    previous: str = "",
+    focus: str = "",
+    language: str = "auto",
+    template: str = "",
+) -> Outcome:
+    """A summary of the messages with the previous one rolled in; it always succeeds."""
+    language = language_of(messages) if language == "auto" else language
+    original = sum(message.tokens or counter.message(message) for message in messages) + counter.text(previous)
+    job = Job(
+        messages=messages,
+        counter=counter,
+        limits=limits,
+        previous=previous,
+        focus=focus,
+        language=language,
+        template=template or prompt("summary", language),
+        original=original,
+        length=min(limits.max_tokens(original), max(1, original - 1)),
+    )
+    text, calls, problems = _asked(job, summariser) if summariser is not None else ("", 0, [])
+    by_model = bool(text)
+    if not text:
+        text = extract(messages, previous=previous, max_tokens=job.length, counter=counter, language=language)
+    text, missing = _with_ledger(text.strip(), job)
+    return Outcome(
+        text=text,
+        tokens=counter.text(text),
+        original_tokens=original,
+        calls=calls,
+        by_model=by_model,
+        problems=tuple(problems),
+        missing=missing,
+    )
+
+
+def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
+    """What the summariser said that holds, in three calls at most; empty when nothing did."""
+    problems: list[str] = []
+    calls = 0
+    while calls < TRIES:
+        try:
+            used, text = _ask(job, summariser, TRIES - calls)
+            calls += used
+            wrong = objection(text, job.original, job.counter, job.messages)
+        except Exception as error:  # noqa: BLE001 - whatever a summariser does, the task goes on
+            calls += 1
+            wrong = f"{type(error).__name__}: {error}"
+        else:
+            if not wrong:
+                return text, calls, problems
+        problems.append(wrong)
+    return "", calls, problems
+
+
+def _ask(job: Job, summariser: Summariser, calls: int) -> tuple[int, str]:
+    """One round: in one go, or in pieces and then the pieces together; how many calls it took, and what was said."""
+    quote = f"[SUMMARY]: {quoted(job.previous)}\n" if job.previous else ""
+    parts = pieces(job.messages, job.limits.max_input, job.counter)
+    if len(parts) == 1 or calls < len(parts) + 1:
+        return 1, summariser(job.prompt(quote + _shortened(job)))
+    first, *rest = (transcript(part) for part in parts)
+    said = [summariser(job.prompt(quote + first)), *(summariser(job.prompt(part)) for part in rest)]
+    together = quote + "\n".join(f"[SUMMARY]: {quoted(text)}" for text in said)
+    return len(parts) + 1, summariser(job.prompt(together))
+
+
+def _shortened(job: Job) -> str:
+    """The transcript, with messages cut so that it fits in one request."""
+    for max_chars in (4000, 1000, 400, 160, 60):
+        text = transcript(job.messages, max_chars=max_chars)
+        if job.counter.text(text) <= job.limits.max_input:
+            return text
+    half = max(200, job.limits.max_input)
+    return f"{text[:half]}\n[…]\n{text[-half:]}"
+
+
+_FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目してください: "}
+
+
+def objection(text: str, original: int, counter: Counter, messages: Sequence[Message]) -> str:
+    """What is wrong with a summary; empty when nothing is."""
+    if not isinstance(text, str) or not text.strip():
+        return "the summary is empty"
+    if counter.text(text) >= original:
+        return "the summary is not shorter than what it replaces"
+    there = {message.seq for message in messages}
+    invented = [handle for handle in _HANDLE.findall(text) if int(handle) not in there]
+    if there and invented:
+        return f"the summary names m{invented[0]}, which is not among the messages"
+    return ""
+
+
+def kept_names(messages: Sequence[Message]) -> list[str]:
+    """Names that the conversation kept using: in two messages at least, one of them the agent's."""
+    places: Tally[str] = Tally()
+    agent: set[str] = set()
+    for message in messages:
+        texts = [message.text, *(call.arguments for call in message.tool_calls)]
+        found = {trim(token) for text in texts for token in TOKEN.findall(text[:20_000])}
+        found = {name for name in found if 6 <= len(name) <= 120 and is_name(name)}  # noqa: PLR2004
+        places.update(found)
+        if message.role == "assistant":
+            agent |= found
+    often = [(count, name) for name, count in places.items() if count > 1 and name in agent]
+    return [name for _, name in sorted(often, key=lambda item: (-item[0], item[1]))[:LEDGER_NAMES]]
+
+
+def _with_ledger(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
+    """The summary with the names that it forgot, as far as there is room."""
+    missing: list[str] = []
+    room = min(max(int(job.length * LEDGER_SHARE), 16), job.original - 1 - job.counter.text(text))
+    for name in kept_names(job.messages):
+        if name not in text and job.counter.text(", ".join([*missing, name])) + 8 <= room:
+            missing.append(name)
+    return (f"{text}\n{_LEDGER[job.language]}: {', '.join(missing)}" if missing else text), tuple(missing)
+
+
+_LEDGER = {"en": "Also used", "ja": "他に使われた名前"}

@@ -1,0 +1,58 @@
+"""Messages as quoted lines for a summariser: `[USER]: …`, `[TOOL]: name -> …`.
+
+The lines are material, never instructions. Whatever looks like one of our own marks inside a message is escaped, so
+that no content can pose as another speaker or as the end of the quotation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from orihon.context.units import units_of
+from orihon.records import Message
+from orihon.tokens import Counter
+
+MAX_CHARS = 4000  # of one message; its beginning and its end
+
+_MARK = re.compile(r"^(\s*)(\[(?:SYSTEM|USER|ASSISTANT|TOOL|SUMMARY)\]|===)", re.MULTILINE | re.IGNORECASE)
+
+
+def transcript(messages: Iterable[Message], *, max_chars: int = MAX_CHARS) -> str:
+    """The messages, one after the other, each with its speaker."""
+    return "\n".join(_line(message, max_chars) for message in messages)
+
+
+def quoted(text: str) -> str:
+    """The text with every mark of ours made harmless."""
+    return _MARK.sub(r"\1\\\2", text)
+
+
+def pieces(messages: Sequence[Message], max_tokens: int, counter: Counter) -> list[list[Message]]:
+    """The messages in pieces that fit, cut between units; a unit that is too large is a piece of its own."""
+    found: list[list[Message]] = []
+    room = 0
+    for unit in units_of(messages):
+        cost = counter.text(transcript(unit))
+        if not found or cost > room:
+            found.append([])
+            room = max_tokens
+        found[-1].extend(unit)
+        room -= cost
+    return found
+
+
+def _line(message: Message, max_chars: int) -> str:
+    body = quoted(_shortened(message.text, max_chars))
+    if message.role == "tool":
+        failed = " (error)" if message.is_error else ""
+        return f"[TOOL]: {message.tool_name or 'tool'}{failed} -> {body}"
+    calls = [f"\n  -> {call.name}({quoted(_shortened(call.arguments, max_chars // 4))})" for call in message.tool_calls]
+    return f"[{message.role.upper()}]: {body}{''.join(calls)}"
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters …]\n{text[-half:]}"

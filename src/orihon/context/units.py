@@ -1,0 +1,27 @@
+"""A unit: a call and its results, or a message that stands alone. Units are never torn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orihon.records import Message
+
+
+def units_of(messages: Iterable[Message]) -> list[list[Message]]:
+    """The messages in units, in the order in which the units begin; a late result belongs to its call all the same."""
+    units: list[list[Message]] = []
+    owner: dict[str, int] = {}
+    for message in messages:
+        if message.role == "tool" and (place := _place(message, units, owner)) is not None:
+            units[place].append(message)
+            continue
+        units.append([message])
+        owner |= {call.id: len(units) - 1 for call in message.tool_calls}
+    return units
+
+
+def _place(message: Message, units: list[list[Message]], owner: dict[str, int]) -> int | None:
+    if message.tool_call_id in owner:
+        return owner[message.tool_call_id]
+    # results without an id, as older formats have them, belong to the calls right before them
+    return len(units) - 1 if units and units[-1][0].tool_calls else None
