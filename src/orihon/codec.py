@@ -33,6 +33,7 @@ from orihon.records import (
     Blob,
     Call,
     Event,
+    Fold,
     Message,
     Metadata,
     Native,
@@ -64,7 +65,7 @@ _V2_NAMES: dict[type[Record], dict[str, str]] = {
     TaskRow: {"total_tokens_used": "total_tokens"},
 }
 _KINDS: tuple[type[Record], ...] = (
-    *(Message, Summary, ToolCall, Event, PlanEntry, Metadata, TaskRow),
+    *(Message, Summary, Fold, ToolCall, Event, PlanEntry, Metadata, TaskRow),
     *(Part, Call, Usage, Native, Blob),
 )
 _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from orihon.codec import clean_text, clean_value
-from orihon.records import Call, Event, Message, Metadata, Part, PlanEntry, Record, Summary, ToolCall
+from orihon.records import Call, Event, Fold, Message, Metadata, Part, PlanEntry, Record, Summary, ToolCall
 from orihon.secrets import KnownSecrets, mask, mask_value
 
 R = TypeVar("R", bound=Record)
 
 # the fields of each record that come from outside
 _TEXTS: dict[type[Record], tuple[str, ...]] = {
+    Fold: ("text",),
     Summary: ("summary",),
     ToolCall: ("error",),
 }

@@ -135,6 +135,17 @@ class Summary(Record, frozen=True, kw_only=True):
     timestamp: str
 
 
+class Fold(Record, frozen=True, kw_only=True):
+    """What the window shows instead of a message; the whole stays in the log."""
+
+    id: Seq
+    seq: Seq
+    text: str
+    arguments: dict[str, str] = {}  # by call id, for the calls whose arguments were shortened
+    tokens: Count
+    timestamp: str
+
+
 class ToolCall(Record, frozen=True, kw_only=True):
     """One tool run: what went in, what came out, how long it took."""
 

@@ -8,7 +8,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     clear     {}                        nothing before is visible, but the system prompt and the pins
     tangent   {}                        a side conversation begins; tangents nest
     end       {keep, tail?, summary?}   it ends: nothing of it stays, or a range of it, or a summary in its place
-    folds     {first, last}             these records of the folds are the stand-ins from here on
+    folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges}              a summary of exactly these ranges
     pin unpin {seq}                     this message's unit is always shown
     sticky    {files}                   the whole list of sticky files, each with the version to show
@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.context.ranges import ALL, OPEN, Range, Ranges, after, contains, joined, last_of, upto
+from orihon.context.ranges import ALL, OPEN, Ranges, after, contains, joined, last_of, upto
 from orihon.records import Event
 
 RECORD_EVERY = 256  # events between two records of the whole view
@@ -45,13 +45,22 @@ class Covered(msgspec.Struct, frozen=True):
     ranges: Ranges
 
 
+class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One batch of folds: the records that stand in, what is left out whole, and the snapshot as it was then."""
+
+    first: int
+    last: int
+    hidden: Ranges = ()
+    snapshot: str = ""
+
+
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is visible and how; this is what tangents and checkpoints remember."""
 
     ranges: Ranges = ALL
     inserts: tuple[tuple[int, int], ...] = ()  # after this message stands this summary of a tangent
     pins: tuple[int, ...] = ()
-    folds: Range | None = None
+    folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
     sticky: tuple[dict[str, Any], ...] = ()
     snapshot: dict[str, Any] = {}
@@ -181,7 +190,8 @@ def _end(current: View, event: Event) -> View:
 
 
 def _folds(current: View, event: Event) -> View:
-    return _changed(current, folds=(_number(event.data["first"]), _number(event.data["last"])))
+    folds = msgspec.convert(event.data, Folded)
+    return _changed(current, folds=msgspec.structs.replace(folds, hidden=joined(folds.hidden)))
 
 
 def _summary(current: View, event: Event) -> View:

@@ -45,6 +45,7 @@ from orihon.records import (
     Blob,
     Call,
     Event,
+    Fold,
     Message,
     Metadata,
     Part,
@@ -75,6 +76,7 @@ LISTS: dict[type[Record], tuple[str, str]] = {
     Summary: ("summaries", "id"),
     ToolCall: ("tools", "seq"),
     Event: ("events", "id"),
+    Fold: ("folds", "id"),
     PlanEntry: ("planning", "id"),
 }
 

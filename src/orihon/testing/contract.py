@@ -23,7 +23,7 @@ import pytest
 
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
 from orihon.records import Message, Metadata, Part, ToolCall
-from orihon.stores.base import SPILL_BYTES, Lease, Options, Problem, Query, Store
+from orihon.stores.base import LISTS, SPILL_BYTES, Lease, Options, Problem, Query, Store
 from orihon.testing.machine import play
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
@@ -64,7 +64,7 @@ class StoreContract:
             assert lease.append(record) == 2
             assert lease.last(type(record)) == 2
             read = list(store.read(lease.uuid, type(record)))
-            assert [msgspec.structs.asdict(item).get("seq", getattr(item, "id", 0)) for item in read] == [1, 2]
+            assert [getattr(item, LISTS[type(record)][1]) for item in read] == [1, 2]
             assert all(item.timestamp for item in read)  # type: ignore[attr-defined]
 
     def test_a_message_is_kept_whole(self, store: Store, lease: Lease) -> None:
@@ -311,7 +311,7 @@ class DurableStoreContract(StoreContract):
             row = lease.update(status="paused", add={"total_tokens": 5})
             fence = lease.fence
         with self.open(tmp_path, Options()) as store:
-            assert [len(list(store.read(task.uuid, type(record)))) for record in one_of_each()] == [2, 1, 1, 1, 1]
+            assert [len(list(store.read(task.uuid, type(record)))) for record in one_of_each()] == [2, 1, 1, 1, 1, 1]
             assert store.blob(task.uuid, blob.sha256) == b"blob"
             again = store.row(task.uuid)
             assert (again.status, again.total_tokens, again.created_at) == ("paused", 5, row.created_at)

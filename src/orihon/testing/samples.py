@@ -7,7 +7,7 @@ from typing import Any
 
 from orihon import codec
 from orihon.keys import TaskKey
-from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, ToolCall
+from orihon.records import Event, Fold, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores.base import FORMAT
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
@@ -27,6 +27,7 @@ def one_of_each() -> list[Record]:
         ),
         ToolCall(seq=0, tool="read", args={"path": "a.py"}, result="x", status="success", duration_ms=1, timestamp=""),
         Event(id=0, after=1, type="pin", data={"seq": 1}, timestamp=""),
+        Fold(id=0, seq=1, text="[…]", arguments={"c1": "{}"}, tokens=3, timestamp=""),
         PlanEntry(id=0, type="plan", task_uuid="u", data={"goal": "g"}, timestamp=""),
     ]
 

@@ -37,6 +37,12 @@ CREATE TABLE IF NOT EXISTS events (
     line TEXT NOT NULL,
     PRIMARY KEY (uuid, id)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS folds (
+    uuid TEXT NOT NULL,
+    id INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    PRIMARY KEY (uuid, id)
+);
 CREATE TABLE IF NOT EXISTS planning (
     uuid TEXT NOT NULL,
     id INTEGER NOT NULL,
