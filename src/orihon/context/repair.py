@@ -1,0 +1,194 @@
+"""Any list of messages becomes one that every provider takes: the same one each time, and itself when repaired again.
+
+What a repaired list promises:
+
+- system messages stand first and nowhere else; a later one becomes the user's, marked as a note;
+- the first of the others is the user's; where the assistant would begin, one fixed line goes before it;
+- an assistant's calls are followed at once by one result each, in the order of the calls. A result that stands
+  elsewhere is moved there, a missing one says that it was interrupted, a second one is left out (a real one beats
+  "interrupted"), and one whose call is not in the list becomes the user's text;
+- every call has an id that is used once, a name that every provider takes, and arguments;
+- nothing is blank: a blank message of the user's and a blank result say "(empty)", other blank messages are left out.
+
+Messages of one role are not merged here: that would change a message that was sent before, and with it the cached
+prefix. Formats that need it merge when they render. A message appended where no call is pending therefore changes
+nothing before it. What is rewritten has `tokens=0`: it has to be counted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from orihon.records import Call, Message, Part, Record
+
+INTERRUPTED = "[interrupted: the tool did not finish; nothing is known of its effect]"
+EMPTY = "(empty)"
+OPENING = "[the assistant's words come first]"
+NOTE = "[note from the system]"
+
+# what OpenAI, Anthropic and Gemini have in common
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
+
+R = TypeVar("R", bound=Record)
+
+
+def repair(messages: Sequence[Message]) -> list[Message]:
+    """The list as every provider takes it; the messages that were already right are the same objects."""
+    repaired: list[Message] = []
+    for item in _units(messages):
+        for message in item.messages() if isinstance(item, _Unit) else (item,):
+            began = repaired and repaired[-1].role != "system"
+            if message.role == "assistant" and not began:
+                repaired.append(_of_user(message, OPENING))
+            repaired.append(message)
+    return repaired
+
+
+def plain_name(name: str) -> str:
+    """The tool's name in letters that every provider takes; different names stay different."""
+    if _NAME.fullmatch(name):
+        return name
+    stem = _FOREIGN.sub("_", name)[:54]
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{stem}_{digest}" if _NAME.match(stem) else f"_{stem}_{digest}"
+
+
+def is_blank(message: Message) -> bool:
+    """Whether there is nothing to show: no word, no picture, no file."""
+    if message.blob is not None:
+        return False
+    if isinstance(message.content, str):
+        return not message.content.strip()
+    return all(is_blank_part(part) for part in message.content)
+
+
+def is_blank_part(part: Part) -> bool:
+    """Whether a part has neither a word nor anything that could be named."""
+    return not (part.text and part.text.strip()) and not (part.data or part.url or part.blob or part.name)
+
+
+@dataclass(slots=True)
+class _Unit:
+    """An assistant's message with calls, and the place of each result."""
+
+    message: Message
+    asked: list[Call]  # as the log has them, ids and names included
+    results: list[Message | None] = field(default_factory=list)
+
+    def take(self, result: Message) -> bool:
+        """Put a result in its place; False when no call here is meant."""
+        places = [place for place, call in enumerate(self.asked) if _answers(result, call)]
+        for place in places:
+            held = self.results[place]
+            if held is None or (_is_synthetic(held) and not _is_synthetic(result)):
+                self.results[place] = result
+                break
+        return bool(places)
+
+    def messages(self) -> Iterator[Message]:
+        yield self.message
+        for call, result in zip(self.message.tool_calls, self.results, strict=True):
+            yield _interrupted(self.message, call) if result is None else _placed(result, call)
+
+
+def _units(messages: Sequence[Message]) -> list[Message | _Unit]:
+    kept: list[Message | _Unit] = []
+    by_id: dict[str, _Unit] = {}  # the newest unit that used the id: some servers start again at call_0 each time
+    newest: _Unit | None = None
+    used: set[str] = set()
+    began = False
+    for message in messages:
+        if message.role == "tool":
+            unit = by_id.get(message.tool_call_id) if message.tool_call_id else newest
+            if unit is None or not unit.take(message):
+                kept.append(_said_by_user(message, _orphan_mark(message)))
+        elif message.role == "assistant" and message.tool_calls:
+            newest = _unit(message, used)
+            by_id |= {call.id: newest for call in message.tool_calls}
+            kept.append(newest)
+        elif message.role == "system" and began and not is_blank(message):
+            kept.append(_said_by_user(message, NOTE))
+        elif not is_blank(message):
+            kept.append(message)
+        elif message.role == "user":
+            kept.append(_changed(message, content=EMPTY, tokens=0))
+        began = began or (bool(kept) and not _is_system(kept[-1]))
+    return kept
+
+
+def _is_system(item: Message | _Unit) -> bool:
+    return isinstance(item, Message) and item.role == "system"
+
+
+def _unit(message: Message, used: set[str]) -> _Unit:
+    calls = []
+    for position, call in enumerate(message.tool_calls):
+        call_id = call.id
+        if not call_id.strip() or call_id in used:
+            call_id = f"m{message.seq}-{position}"
+            while call_id in used:
+                call_id += "x"
+        used.add(call_id)
+        arguments = call.arguments if call.arguments.strip() else "{}"
+        calls.append(_changed(call, id=call_id, name=plain_name(call.name), arguments=arguments))
+    return _Unit(_changed(message, tool_calls=calls), message.tool_calls, [None] * len(calls))
+
+
+def _answers(result: Message, call: Call) -> bool:
+    if result.tool_call_id:
+        return result.tool_call_id == call.id
+    return not result.tool_name or result.tool_name == call.name
+
+
+def _is_synthetic(result: Message) -> bool:
+    return result.is_error and result.content == INTERRUPTED
+
+
+def _placed(result: Message, call: Call) -> Message:
+    result = _changed(result, tool_call_id=call.id, tool_name=call.name)
+    return _changed(result, content=EMPTY, tokens=0) if is_blank(result) else result
+
+
+def _interrupted(message: Message, call: Call) -> Message:
+    return Message(
+        seq=message.seq,
+        role="tool",
+        tool_name=call.name,
+        tool_call_id=call.id,
+        content=INTERRUPTED,
+        is_error=True,
+        timestamp=message.timestamp,
+        tokens=0,
+    )
+
+
+def _orphan_mark(result: Message) -> str:
+    what = "error" if result.is_error else "result"
+    return f"[{what} of {result.tool_name or 'a tool'}, whose call is not shown]"
+
+
+def _said_by_user(message: Message, mark: str) -> Message:
+    """The same message in the user's mouth, the mark before it."""
+    if is_blank(message):
+        return _of_user(message, f"{mark}\n{EMPTY}")
+    if isinstance(message.content, list):
+        return _of_user(message, [Part(type="text", text=mark), *message.content])
+    if message.blob is None:
+        return _of_user(message, f"{mark}\n{message.content}")
+    return _of_user(message, [Part(type="text", text=mark), Part(type="text", text=message.content, blob=message.blob)])
+
+
+def _of_user(message: Message, content: str | list[Part]) -> Message:
+    return Message(seq=message.seq, role="user", content=content, timestamp=message.timestamp, tokens=0)
+
+
+def _changed(record: R, **fields: Any) -> R:
+    changes = {name: value for name, value in fields.items() if value != getattr(record, name)}
+    return msgspec.structs.replace(record, **changes) if changes else record

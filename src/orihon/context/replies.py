@@ -1,0 +1,253 @@
+"""A model's reply, from any of five APIs, becomes a message: text, calls, usage, and what only its maker understands.
+
+Accepted are the replies of OpenAI chat completions (and what speaks like it), OpenAI Responses, Anthropic Messages,
+Gemini and Ollama, as the objects of their SDKs or as dicts. Arguments that come as text are kept byte for byte; those
+that come as objects become compact JSON in the order of the model. Usage is normalised: input includes what came from
+the cache. The provider's own payload is kept only when it says more than text and calls do: reasoning, signatures,
+the provider's own tools.
+
+The message is unstamped: `seq=0`, no time, no tokens; a store gives it those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from orihon.codec import clean_value
+from orihon.errors import ModelError, UsageError
+from orihon.records import Call, Message, Native, Usage
+
+Items = list[Any]
+
+ACCEPTED = "OpenAI chat completions, OpenAI Responses, Anthropic Messages, Gemini generateContent, Ollama chat"
+
+
+class Said(NamedTuple):
+    """What a provider's items say, in the words that all providers share."""
+
+    text: str
+    calls: list[Call]
+
+
+def reply_of(reply: Any, api: str | None = None) -> Message:
+    """The reply as a message; UsageError when it is none, ModelError when the provider answered with nothing."""
+    if api is not None and api not in _READERS:
+        raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
+    try:
+        value = _plain(reply)
+        return _READERS[api or _recognise(value)](value)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
+        raise UsageError(
+            f"This is not a model's reply: {_describe(reply)}.",
+            hint=f"Pass the whole reply of one of these: {ACCEPTED}.",
+        ) from error
+
+
+def said(api: str, items: Items) -> Said:
+    """The text and the calls in the native items of a message."""
+    if api == "anthropic":
+        return _anthropic_said(items)
+    return _responses_said(items) if api == "responses" else _gemini_said(items)
+
+
+def _recognise(value: dict[str, Any]) -> str:
+    marks = {
+        "openai": isinstance(value.get("choices"), list),
+        "responses": isinstance(value.get("output"), list),
+        "anthropic": value.get("type") == "message" and isinstance(value.get("content"), list),
+        "gemini": "candidates" in value or "promptFeedback" in value,
+        "ollama": isinstance(value.get("message"), dict) and "done" in value,
+    }
+    return next((name for name, fits in marks.items() if fits), "")
+
+
+def _plain(value: Any) -> Any:
+    """Builtins under the names of the wire."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "__dict__") and not isinstance(value, type):
+        return _plain({key: item for key, item in vars(value).items() if not key.startswith("_")})
+    return value
+
+
+def _describe(reply: Any) -> str:
+    if isinstance(reply, dict):
+        return f"a dict with the keys {', '.join(sorted(map(str, reply))[:8]) or '(none)'}"
+    return f"a value of type {type(reply).__name__}"
+
+
+def _message(said: Said, *, model: str, usage: Usage | None, native: Native | None) -> Message:
+    return Message(
+        seq=0,
+        role="assistant",
+        content=said.text,
+        tool_calls=said.calls,
+        native=native,
+        model=model or None,
+        usage=usage,
+        timestamp="",
+        tokens=0,
+    )
+
+
+def _read_openai(value: dict[str, Any]) -> Message:
+    if not value.get("choices"):
+        raise ModelError("The reply has no choices.", retryable=True)
+    message = value["choices"][0].get("message") or {}
+    calls = [
+        Call(id=call.get("id") or "", name=call["function"]["name"], arguments=call["function"].get("arguments") or "")
+        for call in message.get("tool_calls") or ()
+        if "function" in call
+    ]
+    if legacy := message.get("function_call"):
+        calls.append(Call(id="", name=legacy["name"], arguments=legacy.get("arguments") or ""))
+    kept = {name: message[name] for name in ("reasoning_content", "reasoning_details") if message.get(name)}
+    model = value.get("model") or ""
+    return _message(
+        Said(_joined(message.get("content")) or message.get("refusal") or "", calls),
+        model=model,
+        usage=_openai_usage(value.get("usage"), "prompt_tokens", "completion_tokens", "prompt_tokens_details"),
+        native=Native(api="openai", model=model, items=[kept]) if kept else None,
+    )
+
+
+def _read_responses(value: dict[str, Any]) -> Message:
+    items, model = _without_nulls(value.get("output")), value.get("model") or ""
+    plain = all(item.get("type") in {"message", "function_call"} for item in items)
+    return _message(
+        _responses_said(items),
+        model=model,
+        usage=_openai_usage(value.get("usage"), "input_tokens", "output_tokens", "input_tokens_details"),
+        native=None if plain else Native(api="responses", model=model, items=items),
+    )
+
+
+def _read_anthropic(value: dict[str, Any]) -> Message:
+    items, model = _without_nulls(value.get("content")), value.get("model") or ""
+    plain = all(item.get("type") in {"text", "tool_use"} for item in items)
+    usage = value.get("usage") or {}
+    read, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
+    counted = Usage(
+        input_tokens=_count(usage, "input_tokens") + read + written,
+        output_tokens=_count(usage, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+    return _message(
+        _anthropic_said(items),
+        model=model,
+        usage=counted if usage else None,
+        native=None if plain else Native(api="anthropic", model=model, items=items),
+    )
+
+
+def _read_gemini(value: dict[str, Any]) -> Message:
+    if not value.get("candidates"):
+        reason = (value.get("promptFeedback") or {}).get("blockReason") or "it names no reason"
+        raise ModelError(f"Gemini gave no answer: {reason}.")
+    parts = _without_nulls((value["candidates"][0].get("content") or {}).get("parts"))
+    model = value.get("modelVersion") or ""
+    plain = all(part.keys() <= {"text"} or part.keys() == {"functionCall"} for part in parts)
+    usage = value.get("usageMetadata") or {}
+    counted = Usage(
+        input_tokens=_count(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        output_tokens=_count(usage, "candidatesTokenCount", "thoughtsTokenCount"),
+        cache_read_tokens=_count(usage, "cachedContentTokenCount"),
+    )
+    return _message(
+        _gemini_said(parts),
+        model=model,
+        usage=counted if usage else None,
+        native=None if plain else Native(api="gemini", model=model, items=parts),
+    )
+
+
+def _read_ollama(value: dict[str, Any]) -> Message:
+    message, model = value.get("message") or {}, value.get("model") or ""
+    calls = [
+        Call(id=call.get("id") or "", name=call["function"]["name"], arguments=_json(call["function"].get("arguments")))
+        for call in message.get("tool_calls") or ()
+    ]
+    usage = Usage(input_tokens=_count(value, "prompt_eval_count"), output_tokens=_count(value, "eval_count"))
+    thinking = message.get("thinking")
+    return _message(
+        Said(message.get("content") or "", calls),
+        model=model,
+        usage=usage if usage != Usage() else None,
+        native=Native(api="ollama", model=model, items=[{"thinking": thinking}]) if thinking else None,
+    )
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
+    "openai": _read_openai,
+    "responses": _read_responses,
+    "anthropic": _read_anthropic,
+    "gemini": _read_gemini,
+    "ollama": _read_ollama,
+}
+
+
+def _anthropic_said(items: Items) -> Said:
+    calls = [
+        Call(id=item["id"], name=item["name"], arguments=_json(item.get("input")))
+        for item in items
+        if item.get("type") == "tool_use"
+    ]
+    return Said("".join(item["text"] for item in items if item.get("type") == "text"), calls)
+
+
+def _responses_said(items: Items) -> Said:
+    calls = [
+        Call(id=item["call_id"], name=item["name"], arguments=item.get("arguments") or "")
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+    return Said("".join(_joined(item.get("content")) for item in items if item.get("type") == "message"), calls)
+
+
+def _gemini_said(parts: Items) -> Said:
+    calls = [
+        Call(id=call.get("id") or "", name=call["name"], arguments=_json(call.get("args")))
+        for call in (part["functionCall"] for part in parts if "functionCall" in part)
+    ]
+    return Said("".join(part["text"] for part in parts if part.get("text") and not part.get("thought")), calls)
+
+
+def _joined(content: str | Iterable[dict[str, Any]] | None) -> str:
+    """The words of a content that is text, or a list of parts of which some are."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    words = (part.get("text") or part.get("refusal") for part in content)
+    return "".join(text for text in words if isinstance(text, str))
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode({} if value is None else clean_value(value)).decode()
+
+
+def _openai_usage(usage: dict[str, Any] | None, given: str, made: str, details: str) -> Usage | None:
+    if not usage:
+        return None
+    more = usage.get(details) or {}
+    return Usage(
+        input_tokens=_count(usage, given),
+        output_tokens=_count(usage, made),
+        cache_read_tokens=_count(more, "cached_tokens"),
+        cache_write_tokens=_count(more, "cache_write_tokens"),
+    )
+
+
+def _count(usage: dict[str, Any], *names: str) -> int:
+    return sum(usage.get(name) or 0 for name in names)
+
+
+def _without_nulls(items: Items | None) -> Items:
+    """The items as they can be sent back: providers give fields as null that they do not take as null."""
+    return [{name: value for name, value in item.items() if value is not None} for item in items or ()]

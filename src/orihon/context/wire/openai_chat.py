@@ -1,0 +1,95 @@
+"""Chat completions: what OpenAI and everything that speaks like it takes.
+
+Arguments go out byte for byte. Nothing is merged, so the rendering of a log is a prefix of the rendering of a longer
+one. A result can hold only words here, so its pictures follow in a message of the user's. Reasoning goes back, to the
+model that made it, with the calls it led to: servers that expose it ask for it there, and some refuse it elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from orihon.context.wire.pieces import (
+    CONTINUE,
+    IMAGES,
+    Image,
+    Load,
+    Piece,
+    arguments_of,
+    pieces,
+    same_model,
+    text_of,
+    wire_id,
+    words_of,
+)
+from orihon.records import Message
+
+PICTURES = "[pictures of the results above]"
+
+_ID = re.compile(r".{1,40}", re.DOTALL)
+
+
+def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
+    """A repaired list as the `messages` of a chat completion."""
+    rendered: list[dict[str, Any]] = []
+    for role, run in groupby(messages, key=lambda message: message.role):
+        if role == "tool":
+            rendered += _results(run, load)
+        elif role == "user":
+            rendered += [{"role": "user", "content": _content(pieces(message, load, IMAGES))} for message in run]
+        elif role == "assistant":
+            rendered += [_assistant(message, model, load) for message in run]
+        else:
+            rendered += [{"role": "system", "content": text_of(message, load)} for message in run]
+    return rendered or [{"role": "user", "content": CONTINUE}]
+
+
+def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"role": "assistant", "content": text_of(message, load) or None}
+    if message.tool_calls:
+        rendered |= _reasoning(message, model)
+        rendered["tool_calls"] = [
+            {
+                "id": wire_id(call.id, _ID),
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments_of(call, load)},
+            }
+            for call in message.tool_calls
+        ]
+    return rendered
+
+
+def _reasoning(message: Message, model: str) -> dict[str, Any]:
+    native = message.native
+    if native is None or native.api != "openai" or not same_model(native.model, model):
+        return {}
+    given = (item for item in native.items if isinstance(item, dict))
+    return {name: item[name] for item in given for name in item if name in {"reasoning_content", "reasoning_details"}}
+
+
+def _results(run: Iterable[Message], load: Load | None) -> list[dict[str, Any]]:
+    rendered: list[dict[str, Any]] = []
+    pictures: list[Piece] = []
+    for message in run:
+        call_id = wire_id(message.tool_call_id or "", _ID)
+        shown = pieces(message, load, IMAGES)
+        rendered.append({"role": "tool", "tool_call_id": call_id, "content": words_of(shown)})
+        for image in (piece for piece in shown if isinstance(piece, Image)):
+            pictures += [image.line, image]
+    if pictures:
+        rendered.append({"role": "user", "content": _content([PICTURES, *pictures])})
+    return rendered
+
+
+def _content(shown: list[Piece]) -> str | list[dict[str, Any]]:
+    if not any(isinstance(piece, Image) for piece in shown):
+        return words_of(shown)
+    return [
+        {"type": "image_url", "image_url": {"url": piece.source}}
+        if isinstance(piece, Image)
+        else {"type": "text", "text": piece}
+        for piece in shown
+    ]

@@ -1,0 +1,27 @@
+"""What the providers refuse, from what they publish and from the errors they give; knows nothing of the renderers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from orihon.context.wire.rules import anthropic, gemini, openai, responses
+from orihon.errors import UsageError
+
+_RULES: dict[str, Callable[[Any, str], Iterator[str]]] = {
+    "openai": openai.broken,
+    "responses": responses.broken,
+    "anthropic": anthropic.broken,
+    "gemini": gemini.broken,
+}
+
+
+def violations(api: str, rendered: Any, *, model: str = "") -> list[str]:
+    """Every rule of the API that the request breaks, each with its place; none when it can be sent.
+
+    `rendered` is the list of messages or items for `openai` and `responses`, and the object that holds the messages
+    or contents for `anthropic` and `gemini`. Some rules hold only for some models.
+    """
+    if api not in _RULES:
+        raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_RULES)}.")
+    return list(_RULES[api](rendered, model))
