@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores"]
+NAMES = ["tokens", "masking", "stores", "fidelity"]
 
 
 def main() -> None:

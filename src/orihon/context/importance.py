@@ -46,7 +46,7 @@ def importance(message: Message, *, phase: str = "") -> float:
     score += DONE if _is_done(message) else 0
     score += PLANNING_THOUGHT if phase == PLANNING and _is_thought(message) else 0
     score += PICTURE if _has_picture(message) else 0
-    score += UI_TREE if _is_ui_tree(message) else 0
+    score += UI_TREE if is_ui_tree(message) else 0
     return min(1.0, max(0.0, round(score, 2)))
 
 
@@ -79,7 +79,8 @@ def is_picture(part: Part) -> bool:
     return part.type == "image" or (part.media_type or "").startswith("image/")
 
 
-def _is_ui_tree(message: Message) -> bool:
+def is_ui_tree(message: Message) -> bool:
+    """Whether a message is a tree of user interface elements, which can be had again."""
     if message.role != "tool":
         return False
     name = (message.tool_name or "").lower().rpartition("_")[2] if message.tool_name else ""

@@ -29,9 +29,9 @@ _SEAM = re.compile(r"::|[/.-]")
 
 
 def is_name(token: str) -> bool:
-    """Whether a token of at least six characters names something."""
-    if "://" in token or not token.isascii():
-        return True
+    """Whether a token names something; short ones are too common to, unless they were quoted in another script."""
+    if not token.isascii() or not SHORTEST <= len(token) <= LONGEST or "://" in token:
+        return len(token) <= LONGEST and (len(token) >= SHORTEST or not token.isascii())
     if "/" in token or "::" in token:
         last = token.rsplit("/", 1)[-1]
         lasting = "::" in token or token.count("/") > 1 or _FILE.fullmatch(last) is not None
@@ -53,7 +53,7 @@ def inner(token: str) -> set[str]:
     seams = [(seam.start(), seam.end()) for seam in _SEAM.finditer(token)][:16]
     found = {token[:start] for start, _ in seams} | {token[end:] for _, end in seams}
     found.update(token[left[1] : right[0]] for left, right in pairwise(seams))
-    return {part for part in found if SHORTEST <= len(part) <= LONGEST}
+    return {part for part in found if len(part) >= SHORTEST}
 
 
 def index(tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -63,7 +63,7 @@ def index(tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
     (`linux-f527f264`): otherwise every directory above a file would be a name.
     """
     trimmed = {token: trim(token) for token in tokens}
-    alone = {name for name in set(trimmed.values()) if SHORTEST <= len(name) <= LONGEST and is_name(name)}
+    alone = {name for name in set(trimmed.values()) if is_name(name)}
     for name in set(trimmed.values()) - alone:
         alone.update(part for part in inner(name) if is_name(part))
     found = {}

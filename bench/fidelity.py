@@ -1,0 +1,254 @@
+"""How good is the window? A replay of made-up sessions: no model, no network, the same figures on every machine.
+
+An agent works on a made-up repository: it reads files, searches, edits and runs tests, mostly around what it saw
+lately, and now and then it comes back to something old. Before each of its replies the window is judged by what the
+next five replies really use:
+
+- in context: of the names last seen more than 20 messages ago, those that stand in the window with their whole line;
+- near whole: of the names seen since, those whose newest mention stands in a message that was not cut;
+- prefix kept: how much of a window is, byte for byte, the beginning of the next;
+- cost a call: tokens, where what was sent before costs 0.1 and the rest 1.25.
+
+`trim` drops the oldest units at each call until the rest fits; `halve` drops them only when the window is full, down
+to a half. Both keep the system prompt and the first request.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from msgspec.structs import replace
+
+from orihon.context.names import TOKEN, index
+from orihon.context.pick import FOLD_AT, FOLD_TO, apply, pick, units
+from orihon.records import Call, Message
+
+SESSIONS, TURNS = 4, 150
+LIMITS = (16_000, 32_000)
+AHEAD, NEAR = 5, 20
+READ, WRITE = 0.1, 1.25
+VERBS = ["load", "parse", "merge", "split", "check", "render", "store", "fetch", "close", "apply"]
+NOUNS = ["header", "cursor", "ledger", "session", "invoice", "packet", "schema", "palette", "journal", "gateway"]
+
+
+class BytesCounter:
+    """Four bytes are a token, and a message takes four more."""
+
+    def message(self, message: Message, /) -> int:
+        size = len(message.text.encode())
+        size += sum(len(call.name) + len(call.arguments.encode()) for call in message.tool_calls)
+        return (size + 3) // 4 + 4
+
+
+COUNTER = BytesCounter()
+
+
+class Session:
+    """A made-up repository and the log of an agent that works on it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self.messages: list[Message] = []
+        self.symbols = [f"{verb}_{noun}_{n}" for n in range(4) for verb in VERBS for noun in NOUNS]
+        self.chance.shuffle(self.symbols)
+        self.files = {f"src/{noun}/{verb}.py": self._code() for noun in NOUNS for verb in VERBS[:4]}
+        self.used = [self.chance.choice(self.symbols)]
+        self.path = self.chance.choice(list(self.files))
+        self._add("system", "You work on this repository. Use the tools; be brief.")
+        self._add("user", f"The totals are wrong after {self.used[0]} was changed. Find out why and mend it.")
+        for turn in range(TURNS):
+            self._turn(turn)
+
+    def _code(self) -> list[str]:
+        lines = []
+        for _ in range(self.chance.randrange(4, 14)):
+            name, other, third = self.chance.sample(self.symbols, 3)
+            lines += [f"def {name}(value, *, limit=None):", f'    """Used by {other} when the limit is reached."""']
+            lines += [f"    step = {n} if value is None else value + {n}" for n in range(self.chance.randrange(2, 9))]
+            lines += [f"    return {third}(step, limit=limit)", ""]
+        return lines
+
+    def _add(self, role: str, text: str, **fields: object) -> None:
+        values = {"seq": len(self.messages) + 1, "role": role, "content": text, "timestamp": "", "tokens": 0}
+        message = Message(**values, **fields)  # type: ignore[arg-type]
+        self.messages.append(replace(message, tokens=COUNTER.message(message)))
+
+    def _call(self, words: str, tool: str, arguments: dict[str, object], result: str) -> None:
+        call = Call(id=f"call_{len(self.messages)}", name=tool, arguments=json.dumps(arguments))
+        self._add("assistant", words, tool_calls=[call])
+        self._add("tool", result, tool_name=tool, tool_call_id=call.id)
+
+    def _symbol(self) -> str:
+        """As often something of the open file as something used before, the oftener the likelier."""
+        self.used.append(self._seen() if self.chance.random() < 0.5 else self.chance.choice(self.used))
+        return self.used[-1]
+
+    def _seen(self) -> str:
+        heads = [line[4 : line.index("(")] for line in self.files[self.path] if line.startswith("def ")]
+        return self.chance.choice(heads)
+
+    def _turn(self, turn: int) -> None:
+        symbol = self._symbol()
+        action = self.chance.choices(["read", "search", "edit", "test"], weights=[4, 3, 2, 2])[0]
+        if action == "read":
+            self.path = self.chance.choice(list(self.files))
+            self._call(f"{symbol} may come from there.", "read", {"path": self.path}, "\n".join(self.files[self.path]))
+        elif action == "search":
+            found = [
+                f"{path}:{number}:{line}"
+                for path, lines in self.files.items()
+                for number, line in enumerate(lines, 1)
+                if symbol in line
+            ]
+            self._call(f"Who uses {symbol}?", "search", {"pattern": symbol}, "\n".join(found[:40]))
+        elif action == "edit":
+            old = "\n".join(self.files[self.path][:12])
+            arguments: dict[str, object] = {"path": self.path, "old": old, "new": old.replace("value + 1", "value")}
+            self._call(f"{symbol} must not add twice.", "edit", arguments, f"{self.path} was changed.")
+        else:
+            names = [f"tests/test_{n}.py::test_{self.chance.choice(self.symbols)} PASSED" for n in range(40)]
+            failed = f"tests/test_totals.py::test_{symbol} FAILED\nE   ValueError: {symbol} returned {turn}"
+            self._call("Run the tests.", "bash", {"command": f"pytest -k {symbol}"}, "\n".join([*names, failed]))
+
+
+Window = list[Message]
+Policy = Callable[[Sequence[Message], Window, int], Window]
+
+
+def fold(log: Sequence[Message], shown: Window, limit: int) -> Window:
+    """Orihon's: everything that was sent stays until the window is full; then lines are picked from the whole log."""
+    if sum(message.tokens for message in shown) <= FOLD_AT * limit:
+        return shown
+    stand_ins = pick(log, budget=int(FOLD_TO * limit), limit=limit, counter=COUNTER)
+    found = []
+    for message in log:
+        stand_in = stand_ins.get(message.seq)
+        if stand_in is None:
+            found.append(message)
+        elif stand_in.text is not None:
+            found.append(apply(message, stand_in))
+    return found
+
+
+def trim(log: Sequence[Message], shown: Window, limit: int) -> Window:
+    """The oldest units go until the rest fits, at each call."""
+    del shown
+    return _newest(log, limit)
+
+
+def halve(log: Sequence[Message], shown: Window, limit: int) -> Window:
+    """The oldest units go when the window is full, down to a half of it."""
+    return shown if sum(message.tokens for message in shown) <= limit else _newest(log, limit // 2)
+
+
+def _newest(log: Sequence[Message], room: int) -> Window:
+    head, rest = list(log[:2]), units(log[2:])
+    sizes = list(accumulate(sum(message.tokens for message in unit) for unit in reversed(rest)))
+    fitting = sum(size <= room - sum(message.tokens for message in head) for size in sizes)
+    return [*head, *(message for unit in rest[len(rest) - fitting :] for message in unit)]
+
+
+def plain(message: Message) -> str:
+    """All words of a message, with those of its arguments."""
+    arguments = (str(value) for call in message.tool_calls for value in json.loads(call.arguments).values())
+    return "\n".join([message.text, *arguments])
+
+
+class Replay:
+    """One session under one policy: windows before each reply, judged and added up."""
+
+    def __init__(self, session: Session, policy: Policy, limit: int) -> None:
+        self.log = session.messages
+        self.policy, self.limit = policy, limit
+        self.texts = [plain(message) for message in self.log]
+        tokens = [set(TOKEN.findall(text)) for text in self.texts]
+        names = index(set().union(*tokens))
+        self.names = [{name for token in found for name in names.get(token, ())} for found in tokens]
+        self.far: list[float] = []
+        self.near: list[float] = []
+        self.kept: list[float] = []
+        self.cost: list[float] = []
+        self.ms: list[float] = []
+
+    def run(self) -> Replay:
+        shown: Window = []
+        before: Window = []
+        grown = 0
+        for at, message in enumerate(self.log):
+            if message.role == "assistant":
+                begun = time.perf_counter()
+                shown = self.policy(self.log[:at], shown, self.limit)
+                if grown > self.limit:
+                    self.ms.append((time.perf_counter() - begun) * 1000)
+                    self._judge(at, shown, before)
+                before = list(shown)
+            shown = [*shown, message]
+            grown += message.tokens
+        return self
+
+    def _judge(self, at: int, shown: Window, before: Window) -> None:
+        ahead = [n for n in range(at, len(self.log)) if self.log[n].role == "assistant"][:AHEAD]
+        wanted = set().union(*(self.names[n] for n in ahead))
+        last = {name: n for n in range(at) for name in self.names[n] & wanted}
+        whole = {message.seq - 1 for message in shown if message is self.log[message.seq - 1]}
+        lines = {line for message in shown for line in plain(message).splitlines()}
+        far = [name for name, n in last.items() if n < at - NEAR]
+        near = [name for name, n in last.items() if n >= at - NEAR]
+        if far:
+            self.far.append(sum(self._stands(name, at, lines) for name in far) / len(far))
+        if near:
+            self.near.append(sum(last[name] in whole for name in near) / len(near))
+        same = sum(1 for _ in _common(before, shown))
+        hit = sum(message.tokens for message in shown[:same])
+        total = sum(message.tokens for message in shown)
+        self.kept.append(hit / max(1, sum(message.tokens for message in before)))
+        self.cost.append(READ * hit + WRITE * (total - hit))
+
+    def _stands(self, name: str, at: int, lines: set[str]) -> bool:
+        return any(
+            name in line and line in lines
+            for n in range(at)
+            if name in self.names[n]
+            for line in self.texts[n].splitlines()
+        )
+
+
+def _common(before: Window, now: Window) -> list[Message]:
+    same = []
+    for old, new in zip(before, now, strict=False):
+        if old is not new and old != new:
+            break
+        same.append(new)
+    return same
+
+
+def main() -> None:
+    """Print one table for each limit."""
+    sessions = [Session(seed) for seed in range(SESSIONS)]
+    total = sum(message.tokens for session in sessions for message in session.messages)
+    print(f"{SESSIONS} sessions of {TURNS} calls, {total // SESSIONS:,} tokens each.\n")
+    print("| limit | policy | in context % | near whole % | prefix kept % | cost a call | slowest ms |")
+    print("|---|---|---|---|---|---|---|")
+    for limit in LIMITS:
+        for policy in (fold, halve, trim):
+            runs = [Replay(session, policy, limit).run() for session in sessions]
+            far, near, kept, cost = (
+                _mean([_mean(getattr(run, what)) for run in runs]) for what in ("far", "near", "kept", "cost")
+            )
+            slowest = max(max(run.ms) for run in runs)
+            print(
+                f"| {limit:,} | {policy.__name__} | {100 * far:.1f} | {100 * near:.1f} | {100 * kept:.1f} "
+                f"| {cost:,.0f} | {slowest:.0f} |"
+            )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+if __name__ == "__main__":
+    main()

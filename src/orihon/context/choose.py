@@ -1,0 +1,151 @@
+"""Chooses passages by value per token until the room is used up.
+
+Each step takes the passage that meets the most unpaid value for its cost. The cost is what it really adds: pieces
+not kept yet, the frame of its unit if nothing of it stands so far, and the mark of a new gap. Costs are estimates
+made of the message's own tokens; `undo` gives room back when the counter finds that they were too low.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+
+from orihon.context.claims import Claim, Sheets, Span
+
+MARK_TOKENS = 4
+LEAST_TOKENS = 10  # no passage costs less
+
+
+class Chooser:
+    """The choice so far: which units stand, and what was kept of them in which order."""
+
+    def __init__(self, sheets: Sheets, *, room: float, caps: Sequence[float]) -> None:
+        self.room = room
+        self.opened: set[int] = set()
+        self._sheets = sheets
+        self._spare = list(caps)  # tokens that each page may still take
+        self._pages_of: dict[int, list[int]] = defaultdict(list)
+        for number, page in enumerate(sheets.pages):
+            self._pages_of[page.unit].append(number)
+        self._openings: dict[int, float] = {}
+        self._taken: list[tuple[int, list[int], int | None, float]] = []  # page, new pieces, unit opened, tokens
+        self._claims: Sequence[Claim] = []
+        self._met: list[bool] = []
+        self._members: dict[Span, list[int]] = {}
+        self._heap: list[tuple[float, Span]] = []
+
+    def unit(self, page: int) -> int:
+        """The unit that a page belongs to."""
+        return self._sheets.pages[page].unit
+
+    def cost(self, span: Span) -> float:
+        """The tokens that keeping a passage would add."""
+        page, first, last = span
+        sheet = self._sheets[page]
+        kept, costs = sheet.kept, sheet.costs
+        tokens = 0.0
+        for piece in range(first, last + 1):
+            if not kept[piece]:
+                tokens += costs[piece]
+        if self.unit(page) not in self.opened:
+            return tokens + self._opening(self.unit(page))
+        if tokens and not (first and kept[first - 1]) and not (last + 1 < len(kept) and kept[last + 1]):
+            tokens += MARK_TOKENS
+        return tokens
+
+    def _opening(self, unit: int) -> float:
+        if unit not in self._openings:
+            self._openings[unit] = sum(self._sheets[number].opening for number in self._pages_of[unit])
+        return self._openings[unit]
+
+    def open(self, unit: int) -> None:
+        """Let a unit stand, room or not."""
+        if unit not in self.opened:
+            self.opened.add(unit)
+            self.room -= self._opening(unit)
+
+    def take(self, span: Span, *, tokens: float | None = None) -> bool:
+        """Keep a passage if there is room for it."""
+        page, first, last = span
+        tokens = self.cost(span) if tokens is None else tokens
+        if tokens > self.room or tokens > self._spare[page]:
+            return False
+        kept = self._sheets[page].kept
+        new = [piece for piece in range(first, last + 1) if not kept[piece]]
+        for piece in new:
+            kept[piece] = True
+        unit = self.unit(page)
+        self._taken.append((page, new, None if unit in self.opened else unit, tokens))
+        self.opened.add(unit)
+        self.room -= tokens
+        self._spare[page] -= tokens
+        return True
+
+    def undo(self, tokens: float) -> set[int]:
+        """Give back at least so many tokens, the least valuable first; the units that changed."""
+        changed = set()
+        while tokens > 0 and self._taken:
+            page, pieces, unit, cost = self._taken.pop()
+            for piece in pieces:
+                self._sheets[page].kept[piece] = False
+            if unit is not None:
+                self.opened.discard(unit)
+            changed.add(self.unit(page))
+            tokens -= cost
+        return changed
+
+    def offer(self, claims: Sequence[Claim]) -> None:
+        """Let claims compete for the room."""
+        self._claims = claims
+        self._met = [False] * len(claims)
+        starting: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for number, claim in enumerate(claims):
+            for page, first, last in claim.spans:
+                starting[page, first].append((last, number))
+        for claim in claims:
+            for span in claim.spans:
+                if span not in self._members:
+                    page, first, end = span
+                    inside = (item for at in range(first, end + 1) for item in starting.get((page, at), ()))
+                    self._members[span] = sorted({number for last, number in inside if last <= end})
+        self._spans_of: dict[int, list[Span]] = defaultdict(list)
+        for span in self._members:
+            self._spans_of[self.unit(span[0])].append(span)
+            self._push(span)
+
+    def _gain(self, span: Span) -> float:
+        met, claims = self._met, self._claims
+        return sum(claims[number].value for number in self._members[span] if not met[number])
+
+    def _push(self, span: Span) -> None:
+        if gain := self._gain(span):
+            heapq.heappush(self._heap, (-gain / (self.cost(span) + 0.01), span))
+
+    def fill(self) -> set[int]:
+        """Meet claims until nothing more fits; the units that changed."""
+        changed = set()
+        left = []
+        while self._heap and self.room > LEAST_TOKENS:
+            _, span = heapq.heappop(self._heap)
+            gain, tokens = self._gain(span), self.cost(span)
+            if not gain:
+                continue
+            ratio = -gain / (tokens + 0.01)
+            if self._heap and ratio > self._heap[0][0]:  # others were paid since: it is worth less than it was
+                heapq.heappush(self._heap, (ratio, span))
+                continue
+            unit = self.unit(span[0])
+            fresh = unit not in self.opened
+            if not self.take(span, tokens=tokens):
+                left.append((ratio, span))
+                continue
+            changed.add(unit)
+            for number in self._members[span]:
+                self._met[number] = True
+            if fresh:  # the frame is paid for: everything else in the unit is cheaper now
+                for other in self._spans_of[unit]:
+                    self._push(other)
+        self._heap += left
+        heapq.heapify(self._heap)
+        return changed

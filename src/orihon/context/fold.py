@@ -1,0 +1,192 @@
+"""One large content made small in the way its kind asks for: logs and test runs, diffs, JSON and UI trees, pictures.
+
+The kind is known by the content. Logs keep error lines, their beginning and their end, and say how often a line was
+repeated; diffs keep files and the heads of hunks; trees keep their upper nodes; other texts keep both ends. Every fold
+names its handle, is at most as long as asked for (but never shorter than a mark), never longer than its input, cuts no
+character in half, and folding it again changes nothing. Time is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from orihon.context.pieces import Mark, join, lay
+from orihon.context.tree import Limits, fold_value, parse
+from orihon.context.trouble import reports_error
+from orihon.records import Call, Message, Part
+
+_DIFF_HEADS = [
+    re.compile(head)
+    for head in (r"diff --git |Index: ", r"@@ ", r"--- |\+\+\+ |rename |new file|deleted file", r"[-+]")
+]
+_DIFF = re.compile(r"^(?:diff --git |@@ -\d+)", re.MULTILINE)
+_OUTLINE = re.compile(r"[ \t]*(?:\[\d+\]|<[a-zA-Z/!]|- \w+|\d+:? )")
+_WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b|警告|\b\d+ (?:passed|failed|skipped|errors?)\b")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:,]\d+)*")
+_UI = re.compile(r'"(?:children|elements|elementsJson|webElements|role|tagName|bounds)"')
+_GENERAL = Limits(depth=4)
+_TIMES = re.compile(r" \(× (\d+)(?:, [^\s()]+)?\)$", re.MULTILINE)
+_MARK = re.compile(r"\[…[^\n\]]*\]\n?")
+
+REPEATS = 3  # lines that make a repetition
+ENDS = 5  # lines at each end that say what it is and how it ended
+AFTER_ERROR = 3  # lines after an error that belong to it
+_KNOWN_LINE = 10_000  # characters; a line is not looked at further than that
+
+
+def fold_content(text: str, *, max_chars: int, handle: str = "", is_error: bool = False) -> str:
+    """The text in at most `max_chars` characters, with what matters for its kind; itself if it is that short."""
+    if len(text) <= max_chars or _MARK.fullmatch(text):
+        return text
+    value = parse(text)
+    if isinstance(value, dict | list):
+        limits = Limits() if _UI.search(text, 0, 20_000) else _GENERAL
+        while limits.nodes > 1:
+            shown = fold_value(value, text, handle=handle, limits=limits)
+            if len(shown) <= max_chars:
+                return shown
+            limits = limits.tighter()
+    elif not _DIFF.search(text):
+        shown = fold_repeats(text, handle=handle)
+        if len(shown) <= max_chars:
+            return shown
+        text = fold_repeats(text)
+    return _fold_lines(text, max_chars=max_chars, handle=handle, is_error=is_error)
+
+
+def fold_repeats(text: str, *, handle: str = "") -> str:
+    """The text with runs of lines that differ only in numbers shown once, `(× 212)`; the first names the handle."""
+    lines = text.split("\n")
+    out: list[str] = []
+    at = 0
+    while at < len(lines):
+        shape = _shape(lines[at])
+        end = at + 1
+        while end < len(lines) and shape and _shape(lines[end]) == shape:
+            end += 1
+        if end - at >= REPEATS:
+            out.append(f"{lines[at]} (× {end - at}{handle and ', '}{handle})")
+            handle = ""
+        else:
+            out += lines[at:end]
+        at = end
+    shown = "\n".join(out)
+    return shown if len(shown) < len(text) else text
+
+
+def _shape(line: str) -> str:
+    return "" if _TIMES.search(line) else _NUMBERS.sub("0", line[:_KNOWN_LINE]).strip()
+
+
+class _RepeatsMark(Mark):
+    """Counts a line that was shown once for many as many."""
+
+    def lines(self, gap: str) -> int:
+        return super().lines(gap) + sum(int(times) - 1 for times in _TIMES.findall(gap))
+
+
+def _fold_lines(text: str, *, max_chars: int, handle: str, is_error: bool) -> str:
+    starts, joined = lay(text)
+    starts.append(len(text))
+    ranks = _ranks(text, starts, is_error=is_error)
+    order = sorted(range(len(ranks)), key=lambda piece: (ranks[piece], min(piece, 2 * (len(ranks) - piece)), piece))
+    kept = [False] * len(ranks)
+    room = max_chars - 24 - len(handle)  # one mark at least
+    taken = []
+    for piece in order:
+        size = starts[piece + 1] - starts[piece]
+        lonely = not (piece and kept[piece - 1]) and not (piece + 1 < len(kept) and kept[piece + 1])
+        size += 16 * lonely  # and the mark of another gap
+        if size > room:
+            break
+        kept[piece] = True
+        taken.append(piece)
+        room -= size
+    while len(shown := join(text, starts, joined, kept, _RepeatsMark(handle))) > max_chars and taken:
+        for piece in taken[-max(1, len(taken) // 20) :]:
+            kept[piece] = False
+        del taken[-max(1, len(taken) // 20) :]
+    return shown
+
+
+def _ranks(text: str, starts: Sequence[int], *, is_error: bool) -> list[int]:
+    """How early each piece is left out: the lower the later."""
+    pieces = [
+        text[starts[piece] : min(starts[piece + 1], starts[piece] + _KNOWN_LINE)] for piece in range(len(starts) - 1)
+    ]
+    if _DIFF.search(text):
+        heads = len(_DIFF_HEADS)
+        return [next((rank for rank in range(heads) if _DIFF_HEADS[rank].match(piece)), heads) for piece in pieces]
+    if _is_outline(pieces):
+        return [(len(piece) - len(piece.lstrip())) // 2 for piece in pieces]
+    ranks = [3] * len(pieces)
+    for at, piece in enumerate(pieces):
+        if reports_error(piece):
+            ranks[at] = 0
+            for after in range(at + 1, min(at + 1 + AFTER_ERROR, len(pieces))):
+                ranks[after] = min(ranks[after], 2)
+        elif _WARNING.search(piece):
+            ranks[at] = min(ranks[at], 2)
+    ends = ENDS * (2 if is_error else 1)
+    for at in (*range(min(ENDS, len(pieces))), *range(max(0, len(pieces) - ends), len(pieces))):
+        ranks[at] = min(ranks[at], 1)
+    return ranks
+
+
+def _is_outline(pieces: Sequence[str]) -> bool:
+    some = [piece for piece in pieces[:400] if piece.strip()]
+    indented = sum(piece[0] in " \t" for piece in some)
+    return (
+        len(some) > 2 * ENDS
+        and indented * 2 > len(some)
+        and sum(map(bool, map(_OUTLINE.match, some))) * 3 > 2 * len(some)
+    )
+
+
+def picture_line(part: Part, *, handle: str = "") -> str:
+    """One line for a picture or a file: what it is, how large, and its handle."""
+    size = part.blob.size_bytes if part.blob else len(part.data or "") * 3 // 4
+    about = [
+        part.name or "",
+        part.media_type or "",
+        f"{part.width}×{part.height}" if part.width and part.height else "",
+        f"{max(1, round(size / 1000))} kB" if size else "",
+        handle,
+    ]
+    return f"[{' '.join([part.type.replace('_', ' '), ', '.join(filter(None, about))]).strip()}]"
+
+
+def words(message: Message, *, handle: str = "") -> str:
+    """The text of a message; a picture or a file becomes a line that says what it was."""
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(part.text or picture_line(part, handle=handle) for part in message.content)
+
+
+def superseded(messages: Iterable[Message]) -> set[int]:
+    """The results that a later one replaces: of the same call, or of parts of a file that was then read whole."""
+    asked: dict[str | None, Call] = {}
+    seen: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    old: set[int] = set()
+    for message in messages:
+        for call in message.tool_calls:
+            asked[call.id] = call
+        if message.role != "tool" or message.is_error or message.tool_call_id not in asked:
+            continue
+        call = asked[message.tool_call_id]
+        file, alone = _file(call.arguments)
+        before = seen.setdefault((call.name, file), [])
+        old.update(seq for seq, arguments in before if alone or arguments == call.arguments)
+        before.append((message.seq, call.arguments))
+    return old
+
+
+def _file(arguments: str) -> tuple[str, bool]:
+    """The file that a call names, and whether it names nothing else; the arguments themselves if there is none."""
+    value = parse(arguments)
+    if isinstance(value, dict):
+        for key in ("path", "file_path", "filename", "file", "uri", "url"):
+            if isinstance(file := value.get(key), str):
+                return file, len(value) == 1
+    return arguments, True

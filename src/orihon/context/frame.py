@@ -1,0 +1,80 @@
+"""The frame of a window: what it may cost, what goes into it beside the log, and what came out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from orihon.context.pick import StandIn
+from orihon.context.ranges import Ranges
+from orihon.context.view import Folded
+from orihon.records import Message
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What the window may cost, and when it is folded."""
+
+    context_length: int
+    reserved_output: int = 0
+    schema_tokens: int = 0
+    fold_at: float = 0.97
+    fold_to: float = 0.52
+
+    @property
+    def limit(self) -> int:
+        """What is left for the messages."""
+        return self.context_length - self.reserved_output - self.schema_tokens
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is chosen what to show."""
+
+    name: Literal["fold", "importance", "plain"] = "fold"
+    max_messages: int = 24
+    max_data_chars: int = 2000
+    compression_threshold: float = 0.7
+    phase: str = ""
+
+
+class Texts(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the window beside the messages of the log."""
+
+    sticky: str = ""
+    summary: str = ""
+    snapshot: str = ""  # as it is now; the window shows the one of the last fold
+    inserts: dict[int, str] = {}  # after this message stands this text
+    note: str = ""  # how to unfold, said once
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the window, what is not, and why."""
+
+    limit: int
+    tokens: int
+    by_source: dict[str, int]
+    whole: int
+    folded: int
+    left_out: int
+    reasons: tuple[str, ...] = ()
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch of folds that must be stored before its window counts."""
+
+    stand_ins: tuple[StandIn, ...]
+    hidden: Ranges
+    snapshot: str
+
+    def event(self, first: int, last: int) -> dict[str, Any]:
+        """The data of the event that makes the batch count, given the numbers of its records."""
+        data: dict[str, Any] = msgspec.to_builtins(Folded(first, last, self.hidden, self.snapshot))
+        return data
+
+
+class Composed(msgspec.Struct, frozen=True, kw_only=True):
+    """A window, and the folds that it needed."""
+
+    messages: list[Message]
+    report: Report
+    batch: Batch | None = None

@@ -1,0 +1,236 @@
+"""Which lines of which old messages stay when the window is full, and what stands in place of the rest.
+
+`pick` looks at the whole log, never at an earlier fold of it, and is a pure function: the same messages give the same
+bytes. It is meant to be called rarely; between two calls nothing that was sent changes. It promises:
+
+- the system prompt, the first request, pinned units and the newest units stay whole;
+- a unit, an assistant message with its results, stands or is left out as one; order and roles stay;
+- kept lines are verbatim and in their order; every gap says how much it hides, and the first of a message its handle;
+- arguments stay valid JSON with the same keys;
+- all together take at most `budget` tokens by the counter in use. Only if what must stay whole is larger it may be
+  more, and never more than `limit` unless what must stay whole is larger than that too;
+- no stand-in takes more than a tenth of `limit`, the first request a quarter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+import msgspec
+
+from orihon.context.choose import Chooser
+from orihon.context.claims import Sheets, claims
+from orihon.context.fold import words
+from orihon.context.sheet import Page
+from orihon.records import Message
+
+FOLD_AT, FOLD_TO = 0.97, 0.53  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
+RECENT = 0.25  # of the limit: the newest units that stay whole
+FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
+USERS = 0.1  # of the limit: what the user said since the first request, newest first
+USER_TOKENS = 80  # and of one message at most its beginning
+NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest unit
+RESERVE = 0.1  # of the limit: what old messages get even then
+CONSIDERED_TOKENS = 400_000  # older messages are left out unseen, so that one fold never takes long
+ROUNDS = 4
+
+
+class Counter(Protocol):
+    """Counts what a message takes in the window."""
+
+    def message(self, message: Message, /) -> int: ...
+
+
+class StandIn(msgspec.Struct, frozen=True):
+    """What the window shows instead of a message; a text of None leaves the message out."""
+
+    seq: int
+    text: str | None
+    arguments: dict[str, str] = {}  # by call id, for the calls whose arguments were shortened
+    tokens: int = 0
+
+
+def apply(message: Message, stand_in: StandIn) -> Message:
+    """The message as the window shows it; not for one that is left out."""
+    calls = [
+        msgspec.structs.replace(call, arguments=stand_in.arguments.get(call.id, call.arguments))
+        for call in message.tool_calls
+    ]
+    return msgspec.structs.replace(
+        message, content=stand_in.text or "", tool_calls=calls, tokens=stand_in.tokens, blob=None, native=None
+    )
+
+
+def pick(
+    messages: Sequence[Message],
+    *,
+    budget: int,
+    limit: int,
+    counter: Counter,
+    recent: float = RECENT,
+    pinned: AbstractSet[int] = frozenset(),
+    handles: bool = True,
+) -> dict[int, StandIn]:
+    """The stand-ins of the messages that do not stay whole, by number; none if all fit into `budget` as they are."""
+    plan = Plan(units(messages), budget=budget, limit=limit, recent=recent, pinned=pinned)
+    if plan.tokens <= plan.allowed:
+        return {}
+    return Fold(plan, counter, handles=handles).stand_ins()
+
+
+def units(messages: Sequence[Message]) -> list[list[Message]]:
+    """The messages in groups that are never torn: a call with its results, or a message alone."""
+    found: list[list[Message]] = []
+    for message in messages:
+        if message.role == "tool" and found and found[-1][0].role == "assistant":
+            found[-1].append(message)
+        else:
+            found.append([message])
+    return found
+
+
+class Plan:
+    """What stays whole, what is considered, and what is left out unseen."""
+
+    def __init__(
+        self, units: list[list[Message]], *, budget: int, limit: int, recent: float, pinned: AbstractSet[int]
+    ) -> None:
+        self.units = units
+        self.limit = limit
+        self.sizes = [sum(message.tokens for message in unit) for unit in units]
+        self.tokens = sum(self.sizes)
+        self.newest = len(units) - 1
+        self.first = next((number for number, unit in enumerate(units) if unit[0].role == "user"), None)
+        self.whole = {
+            number
+            for number, unit in enumerate(units)
+            if unit[0].role == "system"
+            or (number == self.first and self.sizes[number] <= FIRST_REQUEST * limit)
+            or (pinned and any(message.seq in pinned for message in unit))
+        }
+        self._keep_recent(recent * limit)
+        taken = sum(self.sizes[number] for number in self.whole)
+        self.allowed = max(budget, min(taken + RESERVE * limit, NEWEST * limit))
+        self.room = self.allowed - taken
+        self.considered = self._considered()
+
+    def _keep_recent(self, room: float) -> None:
+        if not self.units:
+            return
+        head = sum(self.sizes[number] for number in self.whole)
+        if self.newest not in self.whole and self.sizes[self.newest] + head > NEWEST * self.limit:
+            return  # not even the newest unit fits: it is cut like an old one
+        for number in range(self.newest, -1, -1):
+            if number in self.whole:
+                continue
+            if self.sizes[number] > room and number != self.newest:
+                return
+            self.whole.add(number)
+            room -= self.sizes[number]
+
+    def _considered(self) -> list[int]:
+        found, seen = [], 0
+        for number in range(self.newest, -1, -1):
+            seen += self.sizes[number]
+            if seen <= CONSIDERED_TOKENS or number in self.whole or number in (self.first, self.newest):
+                found.append(number)
+        return found[::-1]
+
+
+class Fold:
+    """One fold: lets the claims of the old pages compete, and measures what came out with the counter."""
+
+    def __init__(self, plan: Plan, counter: Counter, *, handles: bool) -> None:
+        self._plan = plan
+        self._counter = counter
+        self._handles = handles
+        self._pages = [
+            Page(message, number, words(message, handle=f"m{message.seq}" if handles else ""))
+            for number in plan.considered
+            for message in plan.units[number]
+        ]
+        self._whole = [page.unit in plan.whole for page in self._pages]
+        self._sheets = Sheets(self._pages)
+        caps = [plan.limit * (FIRST_REQUEST if page.unit == plan.first else STAND_IN) for page in self._pages]
+        self._chooser = Chooser(self._sheets, room=plan.room, caps=caps)
+        self._shown: dict[int, list[StandIn]] = {}  # by unit
+
+    def stand_ins(self) -> dict[int, StandIn]:
+        """Choose, measure, and choose again until the room is used and not exceeded."""
+        chooser, plan = self._chooser, self._plan
+        self._keep_what_must_stay()
+        self._keep_user_words()
+        chooser.offer(claims(self._sheets, self._whole, room=plan.room))
+        changed = set(chooser.opened)
+        for _ in range(ROUNDS):
+            changed |= chooser.fill()
+            chooser.room = plan.room - self._measure(changed)
+            if chooser.room < 0 or not changed:
+                break
+            changed = set()
+        while chooser.room < 0 and (changed := chooser.undo(-chooser.room)):
+            chooser.room = plan.room - self._measure(changed)
+        return self._collect()
+
+    def _keep_what_must_stay(self) -> None:
+        """Beginning and end of the first request and of the newest unit, where they are too large to stay whole."""
+        for number, page in enumerate(self._pages):
+            if self._whole[number] or page.unit not in (self._plan.first, self._plan.newest):
+                continue
+            self._chooser.open(page.unit)
+            share = FIRST_REQUEST if page.unit == self._plan.first else STAND_IN
+            room = min(share * self._plan.limit, self._chooser.room / 2)
+            costs = self._sheets[number].costs
+            head = _reach(costs, room * 0.5)
+            tail = _reach(costs[::-1], room * 0.25)
+            self._chooser.take((number, 0, head - 1))
+            self._chooser.take((number, max(head, len(costs) - tail), len(costs) - 1))
+
+    def _keep_user_words(self) -> None:
+        room = USERS * self._plan.limit
+        for number in range(len(self._pages) - 1, -1, -1):
+            page = self._pages[number]
+            if page.message.role == "user" and not self._whole[number]:
+                room -= min(page.message.tokens, USER_TOKENS)
+                if room < 0:
+                    return
+                self._chooser.take((number, 0, max(1, _reach(self._sheets[number].costs, USER_TOKENS)) - 1))
+
+    def _measure(self, changed: AbstractSet[int]) -> int:
+        for unit in changed:
+            self._shown.pop(unit, None)
+        for number, page in enumerate(self._pages):
+            if page.unit in changed and page.unit in self._chooser.opened:
+                self._shown.setdefault(page.unit, []).append(self._show(number))
+        return sum(stand_in.tokens for unit in self._shown.values() for stand_in in unit)
+
+    def _show(self, number: int) -> StandIn:
+        page = self._pages[number]
+        message = page.message
+        text, arguments = self._sheets[number].show(f"m{message.seq}" if self._handles else "")
+        if text == message.text and not arguments:
+            return StandIn(message.seq, text, tokens=message.tokens)
+        shown = StandIn(message.seq, text, arguments)
+        return msgspec.structs.replace(shown, tokens=self._counter.message(apply(message, shown)))
+
+    def _collect(self) -> dict[int, StandIn]:
+        found = {}
+        for number, unit in enumerate(self._plan.units):
+            if number in self._plan.whole:
+                continue
+            shown = self._shown.get(number) or [StandIn(message.seq, None) for message in unit]
+            for message, stand_in in zip(unit, shown, strict=True):
+                if stand_in.arguments or stand_in.text != message.text:
+                    found[message.seq] = stand_in
+        return found
+
+
+def _reach(costs: Sequence[float], room: float) -> int:
+    """How many of the costs, from the first on, fit into the room."""
+    for number, cost in enumerate(costs):
+        room -= cost
+        if room < 0:
+            return number
+    return len(costs)

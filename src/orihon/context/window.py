@@ -1,0 +1,284 @@
+"""The window: the messages that are sent to the model now, folded so that they fit, and why.
+
+`compose` is one pure step. It puts the visible messages in order, shows each whole or by its stand-in, makes the list
+valid, and counts. Only when the window is fuller than `fold_at` a new batch of folds is made, over the whole visible
+log and down to `fold_to`; it comes back with the window, and the caller stores it before the window is handed out. So
+between two folds every window begins with the messages of the one before it.
+
+    system prompt · sticky files · first request · note, summary, snapshot · messages: folded, then whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from orihon.context import ranges as number_ranges
+from orihon.context.fold import fold_content, words
+from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
+from orihon.context.importance import is_ui_tree
+from orihon.context.pick import StandIn, apply, pick
+from orihon.context.policies import most_important, newest_that_fit
+from orihon.context.ranges import Ranges, joined, without
+from orihon.context.repair import repair
+from orihon.context.view import View
+from orihon.errors import BudgetTooSmall
+from orihon.records import Message
+from orihon.tokens import Counter
+
+CONSIDERED_TOKENS = 400_000  # a fold looks at the newest so many tokens of the log
+PAGE = 256  # messages that are read at a time
+STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
+LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
+
+Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
+
+
+def compose(
+    view: View,
+    read: Read,
+    last: int,
+    *,
+    budget: Budget,
+    counter: Counter,
+    texts: Texts,
+    stand_ins: Mapping[int, StandIn],
+    handles: bool = True,
+    policy: Policy = Policy(),  # noqa: B008 - it is frozen
+) -> Composed:
+    """The window now; with a new batch of folds when it had become too full."""
+    desk = _Desk(view, read, last, budget, counter, texts, handles)
+    if policy.name != "fold":
+        return desk.chosen(policy)
+    folds = view.state.folds
+    draft = desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
+    if draft.tokens <= budget.fold_at * budget.limit:
+        return Composed(messages=draft.messages, report=desk.report(draft))
+    return desk.folded(draft.tokens)
+
+
+class _Draft(msgspec.Struct):
+    messages: list[Message]
+    tokens: int
+    by_source: dict[str, int]
+    whole: int
+    folded: int
+
+
+class _Desk:
+    """Everything one window needs, laid out."""
+
+    def __init__(  # noqa: PLR0917 - it is made in one place
+        self,
+        view: View,
+        read: Read,
+        last: int,
+        budget: Budget,
+        counter: Counter,
+        texts: Texts,
+        handles: bool,  # noqa: FBT001
+    ) -> None:
+        self.view, self.read, self.last = view, read, last
+        self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        covered = view.state.summary.ranges if view.state.summary else ()
+        self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
+        self.always = self._always()
+
+    # which messages
+
+    def _always(self) -> dict[int, Message]:
+        """The system prompt, the first request and the pinned units: shown wherever they are."""
+        found: dict[int, Message] = {}
+        for message in self.read(1, 1):
+            if message.role == "system":
+                found[1] = message
+        request = next(self._requests(), None)
+        if request is not None:
+            found[request.seq] = request
+        for seq in self.view.state.pins:
+            found |= {message.seq: message for message in self._unit(seq)}
+        return found
+
+    def _requests(self) -> Iterator[Message]:
+        return (
+            message
+            for first, last in number_ranges.upto(self.view.state.ranges, self.last)[:4]
+            for message in self.read(first, min(last, first + 16))
+            if message.role == "user"
+        )
+
+    def _unit(self, seq: int) -> list[Message]:
+        """A message with the results of its calls."""
+        around = [message for message in self.read(seq, min(self.last, seq + 64)) if message.seq <= self.last]
+        if not around or around[0].seq != seq:
+            return []
+        calls = {call.id for call in around[0].tool_calls}
+        return [around[0], *(message for message in around[1:] if message.tool_call_id in calls)]
+
+    def shown(self, hidden: Ranges) -> list[Message]:
+        """What is visible and not left out, and what always is, in order."""
+        found = {m.seq: m for first, last in without(self.visible, hidden) for m in self.read(first, last)}
+        return [message for _, message in sorted((self.always | found).items())]
+
+    # what they look like
+
+    def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> _Draft:
+        """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
+        draft = _Draft([], 0, {}, 0, 0)
+        rest = self.shown(hidden)
+        if rest and rest[0].seq == 1 and rest[0].role == "system":
+            self._put(draft, "system", rest.pop(0))
+            draft.whole += 1
+        self._say(draft, "sticky files", self.texts.sticky)
+        request = next((message.seq for message in rest if message.role == "user"), 0)
+        for message in rest:
+            stand_in = stand_ins.get(message.seq)
+            self._put(draft, message.role, message if stand_in is None else apply(message, stand_in))
+            draft.whole += stand_in is None
+            draft.folded += stand_in is not None
+            if message.seq == request:
+                self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
+                self._say(draft, "summary", self.texts.summary)
+                self._say(draft, "snapshot", snapshot)
+            self._say(draft, "tangents", self.texts.inserts.get(message.seq, ""))
+        counted = {id(message): message.tokens for message in draft.messages}
+        draft.messages = repair(draft.messages)
+        draft.tokens = sum(counted.get(id(message)) or self._count(message) for message in draft.messages)
+        return draft
+
+    def _put(self, draft: _Draft, source: str, message: Message) -> None:
+        tokens = message.tokens or self._count(message)
+        draft.messages.append(message if message.tokens else msgspec.structs.replace(message, tokens=tokens))
+        draft.by_source[source] = draft.by_source.get(source, 0) + tokens
+
+    def _say(self, draft: _Draft, source: str, text: str) -> None:
+        if text:
+            self._put(draft, source, _said(text))
+
+    def _count(self, message: Message) -> int:
+        return self.counter.message(message)
+
+    # by another policy
+
+    def chosen(self, policy: Policy) -> Composed:
+        """The window of a policy that chooses whole messages, anew each time."""
+        considered, older = self._considered()
+        free = [message for message in considered if message.seq not in self.always]
+        stand_ins: dict[int, StandIn] = {}
+        if policy.name == "importance":
+            room = max(1, policy.max_messages - len(self.always))
+            kept = most_important(free, max_messages=room, phase=policy.phase)
+            trees = [message for message in free if message.seq in kept and is_ui_tree(message)]
+            stand_ins = {message.seq: self._stub(message, policy.max_data_chars // 4) for message in trees}
+        else:
+            fixed = sum(message.tokens for message in self.always.values()) + self._count(_said(self.texts.summary))
+            limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
+            kept = newest_that_fit(free, max_tokens=limit - fixed)
+        hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
+        draft = self._squeezed(stand_ins, hidden)
+        return Composed(messages=draft.messages, report=self.report(draft, (f"chosen by the policy {policy.name}",)))
+
+    # when it is too full
+
+    def folded(self, before: int) -> Composed:
+        """A new batch of folds over the visible log, and the window with it."""
+        considered, older = self._considered()
+        texts = (
+            self.texts.sticky,
+            self.texts.note,
+            self.texts.summary,
+            self.texts.snapshot,
+            *self.texts.inserts.values(),
+        )
+        room = max(1, self.budget.limit - sum(self._count(_said(text)) for text in texts if text))
+        picked = pick(
+            considered,
+            budget=max(1, int(self.budget.fold_to * room)),
+            limit=room,
+            counter=self.counter,
+            pinned=frozenset(self.always),
+            handles=self.handles,
+        )
+        left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
+        hidden = joined((*older, *left_out))
+        stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
+        draft = self._squeezed(stand_ins, hidden)
+        reason = f"it had {before:,} tokens, more than {self.budget.fold_at:.0%} of {self.budget.limit:,}"
+        return Composed(
+            messages=draft.messages,
+            report=self.report(draft, (reason,)),
+            batch=Batch(tuple(stand_ins[seq] for seq in sorted(stand_ins)), hidden, self.texts.snapshot),
+        )
+
+    def _considered(self) -> tuple[list[Message], Ranges]:
+        """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
+        found: dict[int, Message] = {}
+        tokens = 0
+        for first, last in reversed(self.visible):
+            for end in range(last, first - 1, -PAGE):
+                if tokens > CONSIDERED_TOKENS:
+                    older = number_ranges.upto(self.visible, end)
+                    return [message for _, message in sorted((self.always | found).items())], older
+                page = {message.seq: message for message in self.read(max(first, end - PAGE + 1), end)}
+                tokens += sum(message.tokens for message in page.values())
+                found |= page
+        return [message for _, message in sorted((self.always | found).items())], ()
+
+    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges) -> _Draft:
+        """Fold whatever is left, the newest included, the largest first, until it fits."""
+        cap = int(STAND_IN_SHARE * self.budget.limit)
+        whole = {message.seq: message for message in self.shown(hidden)}
+        done: set[int] = set()  # what cannot be made smaller at this cap
+        while (draft := self.draft(stand_ins, hidden, self.texts.snapshot)).tokens > self.budget.limit:
+            large = [message for message in draft.messages if message.tokens > cap and message.seq in whole]
+            free = [
+                message for message in large if message.seq > 1 and message.seq not in {*self.view.state.pins, *done}
+            ]
+            if free:
+                largest = max(free, key=lambda message: message.tokens).seq
+                stand_ins[largest] = self._stub(whole[largest], cap)
+                done.add(largest)
+            elif cap > LEAST_TOKENS:
+                cap //= 2
+                done.clear()
+            else:
+                raise self._too_small(draft.tokens)
+        return draft
+
+    def _stub(self, message: Message, cap: int) -> StandIn:
+        """A message in about `cap` tokens."""
+        handle = f"m{message.seq}" if self.handles else ""
+        text = words(message, handle=handle)
+        small = {call.id: "{}" for call in message.tool_calls if self.counter.text(call.arguments) > cap // 4}
+        chars = cap * 4
+        while True:
+            made = StandIn(message.seq, fold_content(text, max_chars=chars, handle=handle), small)
+            tokens = self._count(msgspec.structs.replace(apply(message, made), tokens=0))
+            if tokens <= cap or chars < LEAST_TOKENS:
+                return msgspec.structs.replace(made, tokens=tokens)
+            chars //= 2
+
+    def _too_small(self, needed: int) -> BudgetTooSmall:
+        limit = self.budget.limit
+        message = (
+            f"The window needs at least {needed:,} tokens, {needed - limit:,} more than the {limit:,} that there are."
+        )
+        return BudgetTooSmall(message, needed=needed, allowed=limit)
+
+    def report(self, draft: _Draft, reasons: tuple[str, ...] = ()) -> Report:
+        """What the window holds, by source."""
+        visible = sum(last - first + 1 for first, last in number_ranges.upto(self.view.state.ranges, self.last))
+        return Report(
+            limit=self.budget.limit,
+            tokens=draft.tokens,
+            by_source=draft.by_source,
+            whole=draft.whole,
+            folded=draft.folded,
+            left_out=max(0, visible - draft.whole - draft.folded),
+            reasons=reasons,
+        )
+
+
+def _said(text: str) -> Message:
+    return Message(seq=0, role="user", content=text, timestamp="", tokens=0)

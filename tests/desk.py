@@ -1,0 +1,57 @@
+"""A task without a store: lists in memory, and the same steps that a real one takes."""
+
+import msgspec
+
+from orihon.context.frame import Budget, Policy, Texts
+from orihon.context.pick import StandIn
+from orihon.context.view import View, step
+from orihon.context.window import compose
+from orihon.records import Event, Message
+from orihon.tokens import counter
+
+
+class Desk:
+    """Messages, events and folds, and the window over them."""
+
+    def __init__(self, context_length=16_000, tokens="bytes4", **budget):
+        self.counter = counter(tokens)
+        self.budget = Budget(context_length=context_length, **budget)
+        self.log, self.events, self.folds = [], [], []
+        self.view = View()
+        self.texts = Texts()
+        self.handles = True
+        self.policy = Policy()
+
+    def add(self, role, content="", **fields):
+        made = Message(seq=len(self.log) + 1, role=role, content=content, timestamp="", tokens=0, **fields)
+        self.log.append(msgspec.structs.replace(made, tokens=self.counter.message(made)))
+        return made.seq
+
+    def add_message(self, message):
+        """A message of somebody else's history, numbered and counted anew."""
+        made = msgspec.structs.replace(message, seq=len(self.log) + 1, tokens=0)
+        self.log.append(msgspec.structs.replace(made, tokens=self.counter.message(made)))
+
+    def event(self, kind, **data):
+        made = Event(id=len(self.events) + 1, after=len(self.log), type=kind, data=data, timestamp="t")
+        self.events.append(made)
+        self.view = step(self.view, made)
+        return made.id
+
+    def read(self, first, last):
+        return self.log[first - 1 : last]
+
+    def stand_ins(self):
+        folds = self.view.state.folds
+        return {one.seq: one for one in self.folds[folds.first - 1 : folds.last]} if folds else {}
+
+    def window(self):
+        composed = compose(
+            self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=self.texts,
+            stand_ins=self.stand_ins(), handles=self.handles, policy=self.policy,
+        )  # fmt: skip
+        if composed.batch is not None:
+            first = len(self.folds) + 1
+            self.folds += [StandIn(one.seq, one.text, one.arguments, one.tokens) for one in composed.batch.stand_ins]
+            self.event("folds", **composed.batch.event(first, len(self.folds)))
+        return composed
