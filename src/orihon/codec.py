@@ -10,7 +10,7 @@ Decided here once, for every store:
 | NaN, Infinity                                  | the text "NaN", "Infinity", "-Infinity"                  |
 | an integer of more than 4,300 digits           | its hexadecimal text                                     |
 | values nested deeper than 200 levels           | a note in their place; JSON text is kept as text instead |
-| a BOM before a line, CR after it               | nothing                                                  |
+| a BOM or NULs before a line, CR or NULs after it | nothing                                                |
 | U+2028, U+0085 and other exotic line ends      | themselves: only LF ends a line                          |
 | a line of more than 16 MiB                     | not read; reported with its length                       |
 
@@ -20,6 +20,7 @@ they are mended before they are stored, not when they hurt. 200 levels, because 
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -167,11 +168,14 @@ def _flat(value: Any) -> Any:
     kind = type(value)
     known = {
         field.encode_name: _flat(getattr(value, field.name))
-        for field in msgspec.structs.fields(kind)
+        for field in _fields_of(kind)
         if field.name != "unknown" and (field.required or getattr(value, field.name) != _default(field))
     }
     unknown: dict[str, Any] = getattr(value, "unknown", {})
     return known | {name: item for name, item in unknown.items() if name not in _FIELDS[kind]}
+
+
+_fields_of = functools.cache(msgspec.structs.fields)  # it reads the annotations anew each time, which takes 0.4 ms
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -180,7 +184,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 def _decode_tolerantly(line: bytes, kind: type[R]) -> R:
     """The slow way, taken only by lines that the strict decoder refused."""
-    data = line.removeprefix(_BOM)
+    data = line.strip(b"\0").removeprefix(_BOM)
     mended = _LONE_ESCAPE.sub(lambda found: found[1] + (found[2] or b"\\ufffd"), data)
     text = clean_text(mended.decode("utf-8", "replace"))
     try:

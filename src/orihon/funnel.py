@@ -58,7 +58,8 @@ def _admit_message(message: Message, known: KnownSecrets | None) -> dict[str, An
         clean = [_clean_part(part) for part in content]  # type: ignore[assignment]
         masked = [_mask_part(part, known) for part in clean]  # type: ignore[arg-type, assignment]
     if masked is not content and masked != content:
-        changes = {"content": masked, "cleaned": message.cleaned or clean != content, "masked": masked != clean}
+        changes = {"content": masked}
+        changes |= {"cleaned": message.cleaned or clean != content, "masked": message.masked or masked != clean}
     if message.tool_calls:
         changes |= _changed(message, "tool_calls", [_admit_call(call, known) for call in message.tool_calls])
     if message.native is not None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
-from orihon.stores.files import PRIVATE_FILE, Refused, make_directory
+from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_foreign
 
 log = logging.getLogger("orihon")
 
@@ -140,6 +140,8 @@ class Database:
         durable = durable or self.durable
         with self.lock, translated(self.path, writing=True), self._synced(durable):
             try:
+                if self.connection.in_transaction:  # Ctrl-C came before the last one could be rolled back
+                    self._roll_back()
                 _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
                 yield self.connection
                 self._commit()
@@ -240,9 +242,11 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE))
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(FileNotFoundError):
-            mode = file.lstat().st_mode
+            found = file.lstat()
+            mode = found.st_mode
             if not stat.S_ISREG(mode):
                 raise Refused(f"{file} is a link or not a regular file; Orihon does not use it.")
+            refuse_foreign(found, file)
             if stat.S_IMODE(mode) & ~PRIVATE_FILE:
                 file.chmod(PRIVATE_FILE)
 

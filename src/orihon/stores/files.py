@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orihon.errors import NotWritten, StoreError, StoreUnavailable
+from orihon.errors import NotWritten, OutcomeUnknown, StoreError, StoreUnavailable
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -104,10 +104,15 @@ def open_file(name: str, flags: int, within: int) -> int:
 
 def _make_private(fd: int, name: Path | str, mode: int) -> None:
     found = os.fstat(fd)
-    if found.st_uid != os.geteuid() and os.geteuid() != 0:
-        raise Refused(f"{name} belongs to another user (uid {found.st_uid}).", hint="Use a directory of your own.")
+    refuse_foreign(found, name)
     if stat.S_IMODE(found.st_mode) & ~mode:
         os.fchmod(fd, mode)
+
+
+def refuse_foreign(found: os.stat_result, name: Path | str) -> None:
+    """What belongs to somebody else is not ours to use, whatever its mode allows."""
+    if found.st_uid != os.geteuid() and os.geteuid() != 0:
+        raise Refused(f"{name} belongs to another user (uid {found.st_uid}).", hint="Use a directory of your own.")
 
 
 def read_file(name: str, within: int) -> bytes:
@@ -117,19 +122,30 @@ def read_file(name: str, within: int) -> bytes:
         return file.read()
 
 
-def replace_file(name: str, data: bytes, within: int, *, durable: bool) -> None:
-    """Put a file in place of another in one step; nobody ever sees half of it."""
+def replace_file(name: str, data: bytes, within: int, *, durable: bool, whole: bool = False) -> None:
+    """Put a file in place of another in one step; nobody ever sees half of it.
+
+    With `whole`, a power cut leaves the old bytes or the new ones; with `durable`, it leaves the new ones.
+    """
     temporary = f".{name}.new"
-    fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
     try:
-        write_all(fd, data)
-        if durable:
-            sync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+        fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
+        try:
+            write_all(fd, data)
+            if durable or whole:
+                sync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+    except OSError:
+        with suppress(OSError):  # it takes room on a disk that may be full; the next try uses it again
+            os.unlink(temporary, dir_fd=within)
+        raise
     if durable:
-        sync(within)
+        try:
+            sync(within)
+        except OSError as error:
+            raise OutcomeUnknown(f"{name} is in its place, but may not stay there: {error.strerror}.") from error
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -149,6 +165,14 @@ def exists(name: str, within: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def size_of(name: str, within: int) -> int:
+    """How many bytes a file has; -1 when there is none."""
+    try:
+        return os.stat(name, dir_fd=within, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return -1
 
 
 @contextmanager

@@ -12,19 +12,21 @@ import struct
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from orihon.codec import decode_line
+from orihon.codec import MAX_LINE_BYTES, decode_line
 from orihon.errors import Corrupt
 from orihon.records import Message
-from orihon.stores.files import write_all
+from orihon.stores.files import open_file, write_all
 from orihon.stores.sources import Source, lines_from
 
 _ENTRY = struct.Struct("<QQQIII4x")  # offset, seq, tokens up to and with it, length, checksum, flags
 _HEADER = b"orihon messages.idx 1\n".ljust(_ENTRY.size, b"\0")
 WIDTH = _ENTRY.size
+NAME = "messages.idx"
 MANY = 4096
 
 Report = Callable[[int, str], None]  # an offset in the log, and what is wrong there
@@ -74,17 +76,19 @@ class Index:
             block = os.pread(self.fd, min(MANY, self.count - place) * WIDTH, (place + 1) * WIDTH)
             yield from map(Entry._make, _ENTRY.iter_unpack(block))
 
-    def find(self, seq: int) -> Entry | None:
-        """The first entry that is written down and whose number is not smaller."""
-        place = bisect_left(range(self.count), seq, key=lambda place: self.entry(place).seq)
-        return self.entry(place) if place < self.count else None
+    def before(self, seq: int) -> Entry | None:
+        """The last entry that is written down and whose number is smaller."""
+        place = bisect_left(range(self.count), seq, key=lambda place: self.entry(place).seq) - 1
+        entry = self.entry(place) if place >= 0 else None
+        return entry if entry is not None and entry.seq < seq else None
 
     def add(self, entry: Entry) -> None:
         """Remember an entry until the next flush, or until there are many."""
         self._pending += _ENTRY.pack(*entry)
         self.last = entry
         if len(self._pending) >= WIDTH * MANY:
-            self.flush()
+            with suppress(OSError):  # nothing is lost: it is kept for the next flush, and caught up on the next open
+                self.flush()
 
     def flush(self) -> None:
         """Write down what was remembered. Not synced: what is lost is caught up."""
@@ -100,6 +104,27 @@ class Index:
         os.pwrite(self.fd, _HEADER, 0)
         self.count, self.last = 0, Entry(-1, 0, 0, 0, 0)
         self._pending.clear()
+
+
+def open_index(within: int, log: Source, size: int, report: Report) -> Index:
+    """The index in a task's directory, for writing, caught up or built anew."""
+    index = Index(open_file(NAME, os.O_RDWR | os.O_CREAT, within))
+    try:
+        if catch_up(index, log, size, report):
+            return index
+        new = Index(open_file(f".{NAME}.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, within))
+    except BaseException:
+        os.close(index.fd)
+        raise
+    try:
+        rebuild(index, new, log, size, report)
+        os.replace(f".{NAME}.new", NAME, src_dir_fd=within, dst_dir_fd=within)
+    except BaseException:
+        os.close(new.fd)
+        raise
+    finally:
+        os.close(index.fd)
+    return new
 
 
 def catch_up(index: Index, log: Source, size: int, report: Report) -> bool:
@@ -131,7 +156,8 @@ def rebuild(old: Index, new: Index, log: Source, size: int, report: Report) -> N
 def check(index: Index, log: Source, report: Report) -> int:
     """Compare every checksum; how many lines were looked at."""
     for entry in index.entries():
-        if zlib.crc32(log.read_at(entry.offset, entry.length)) != entry.checksum:
+        fits = entry.length <= MAX_LINE_BYTES and entry.end <= log.size
+        if not fits or zlib.crc32(log.read_at(entry.offset, entry.length)) != entry.checksum:
             report(entry.offset, CHANGED)
     return index.count
 
@@ -150,6 +176,19 @@ def numbers_of(line: bytes) -> tuple[int, int] | None:
             return None
         return message.seq, message.tokens
     return numbers.seq, numbers.tokens or numbers.token_count
+
+
+def stands(entry: Entry, log: Source) -> bool:
+    """Whether the line of an entry is where it says; the index may be broken, or that of another log."""
+    if entry.length > MAX_LINE_BYTES or entry.end > log.size or not _has_borders(entry, log):
+        return False
+    numbers = numbers_of(log.read_at(entry.offset, entry.length))
+    return numbers is not None and numbers[0] == entry.seq
+
+
+def _has_borders(entry: Entry, log: Source) -> bool:
+    before = log.read_at(entry.offset - 1, 1) if entry.offset else b"\n"
+    return before == b"\n" == log.read_at(entry.offset + entry.length, 1)
 
 
 def entry_of(line: bytes, offset: int, seq: int, tokens: int) -> Entry:
@@ -175,9 +214,11 @@ def _fits(index: Index, log: Source, size: int, report: Report) -> bool:
         return True
     if last.offset < 0 or last.end > size:
         return False
-    around = log.read_at(max(0, last.offset - 1), last.length + 2 - (last.offset == 0))
-    line = around[last.offset != 0 : -1]
-    borders = (last.offset == 0 or around[:1] == b"\n") and around[-1:] == b"\n" and b"\n" not in line
-    if borders and zlib.crc32(line) != last.checksum:
+    if last.length > MAX_LINE_BYTES or not _has_borders(last, log):
+        return False
+    line = log.read_at(last.offset, last.length)
+    if b"\n" in line:
+        return False
+    if zlib.crc32(line) != last.checksum:
         report(last.offset, CHANGED)
-    return borders
+    return True

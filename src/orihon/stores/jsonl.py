@@ -15,16 +15,18 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, NotFound
+from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, StoreUnavailable
 from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
-from orihon.stores.base import Lease, Options, Problem, Query, Store, checked
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store, checked
 from orihon.stores.database import Database
 from orihon.stores.files import (
+    directory_handle,
     disk_errors,
     exists,
     make_directory,
@@ -33,14 +35,13 @@ from orihon.stores.files import (
     read_file,
     sync_directory,
 )
-from orihon.stores.index import Index, numbers_of
-from orihon.stores.lockfile import LockFile
+from orihon.stores.index import Index, stands
+from orihon.stores.lockfile import NAME, LockFile
+from orihon.stores.making import PLACES, TRASH, clear_up, forget
 from orihon.stores.recovery import reconcile
-from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last
-from orihon.stores.state import DIRECTORIES
+from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last, whole_size
 
-PLACES = tuple(dict.fromkeys(DIRECTORIES.values()))
-TRASH = ".deleted-"
+KINDS = {name: kind for kind, (name, _) in LISTS.items()}
 
 
 class JsonlStore(Store):
@@ -58,6 +59,7 @@ class JsonlStore(Store):
             for place in PLACES:
                 make_directory(self.base / place)
         self.database = Database(self.base / "tasks.db", ("tasks",))
+        clear_up(self)
         reconcile(self)
 
     # the ten verbs
@@ -78,41 +80,56 @@ class JsonlStore(Store):
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
         directory = self.open_task(uuid)
         try:
-            if name == "metadata":
-                yield 0, read_file("metadata.json", directory)
-                return
-            source = open_list(name, uuid, directory)
-            if source is None:
-                return
-            try:
-                yield from self._lines(uuid, name, source, _start(name, source, first, directory))
-            finally:
-                source.close()
+            with disk_errors(f"The {name} of task {uuid} cannot be read"):
+                yield from self._lines(uuid, name, first, directory)
         finally:
             os.close(directory)
 
-    def _lines(self, uuid: str, name: str, source: Source, offset: int) -> Iterator[tuple[int, bytes]]:
-        for line in lines_from(source, offset):
-            if line.data is None:
-                reason = f"the line has {line.length:,} bytes, more than {codec.MAX_LINE_BYTES:,}, and is left out"
-                self.report(self.problem(uuid, name, line.offset, reason))
-            else:
-                yield line.offset, line.data
+    def _lines(self, uuid: str, name: str, first: int, directory: int) -> Iterator[tuple[int, bytes]]:
+        if name == "metadata":
+            yield 0, read_file("metadata.json", directory)
+            return
+        source = open_list(name, uuid, directory)
+        if source is None:
+            return
+        with closing(source):
+            whole, tail = self._tail(uuid, name, source, directory)
+            for line in lines_from(source, _start(name, source, first, directory, len(tail)), whole):
+                if line.data is None:
+                    reason = f"the line has {line.length:,} bytes, more than {codec.MAX_LINE_BYTES:,}, and is left out"
+                    self.report(self.problem(uuid, name, line.offset, reason))
+                else:
+                    yield line.offset, line.data
+            yield from tail
+
+    def _tail(self, uuid: str, name: str, source: Source, directory: int) -> tuple[int, list[tuple[int, bytes]]]:
+        """Where the whole lines end, and a last one that only lacks its newline; a torn one is reported."""
+        size = source.size
+        if not size or source.read_at(size - 1, 1) == b"\n" or exists(NAME, directory):
+            return size, []  # nothing is torn, or it is being written just now
+        whole = whole_size(source)
+        if source.size != size or exists(NAME, directory):
+            return whole, []
+        data = source.read_at(whole, size - whole) if size - whole <= codec.MAX_LINE_BYTES else b""
+        try:
+            codec.decode_line(data, KINDS[name])
+        except Corrupt:
+            self.report(self.problem(uuid, name, whole, f"the last line is torn after {size - whole:,} bytes"))
+            return whole, []
+        self.report(self.problem(uuid, name, whole, "the last line has lost its end; nothing else is missing"))
+        return whole, [(whole, data)]
 
     def blob(self, uuid: str, sha256: str) -> bytes:
         directory = self.open_task(uuid)
         try:
-            within = open_directory("blobs", directory)
-        except FileNotFoundError:
-            raise NotFound(kind="blob", id=sha256) from None
+            with disk_errors(f"Blob {sha256} cannot be read"), directory_handle("blobs", directory) as within:
+                data = read_file(checked(sha256), within)
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise NotFound(kind="blob", id=sha256) from None
+            raise
         finally:
             os.close(directory)
-        try:
-            data = read_file(checked(sha256), within)
-        except FileNotFoundError:
-            raise NotFound(kind="blob", id=sha256) from None
-        finally:
-            os.close(within)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise Corrupt(
                 f"Blob {sha256} of task {uuid} is not what it was when it was stored.", where=f"blobs/{sha256}"
@@ -121,21 +138,31 @@ class JsonlStore(Store):
 
     def delete(self, uuid: str) -> None:
         directory = self.open_task(uuid)
-        gone = self.base / f"{TRASH}{uuid}"
         try:
-            lock = LockFile.take(uuid, directory)
-            try:
-                place = self.path_of(uuid)
-                with disk_errors(f"Task {uuid} cannot be deleted"):
-                    place.rename(gone)
-                    sync_directory(place.parent)
-                    sync_directory(self.base)
-                self.database.write(lambda connection: connection.execute("DELETE FROM tasks WHERE uuid = ?", (uuid,)))
-            finally:
-                lock.release()
+            with disk_errors(f"Task {uuid} cannot be deleted"):
+                lock = LockFile.take(uuid, directory)
+                try:
+                    self._delete(uuid, self.base / f"{TRASH}{uuid}")
+                finally:
+                    lock.release()
         finally:
             os.close(directory)
-        shutil.rmtree(gone, ignore_errors=True)  # what is left is removed when the store is opened
+
+    def _delete(self, uuid: str, gone: Path) -> None:
+        """Out of sight in one step; what a crash leaves of it is removed by whoever opens the store next."""
+        place = self.path_of(uuid)
+        if gone.exists():  # another one of that name, which could not be removed whole
+            shutil.rmtree(gone)
+        place.rename(gone)
+        sync_directory(place.parent)
+        sync_directory(self.base)
+        try:
+            forget(self, uuid)
+        except NotWritten:  # the disk is full, and the files are what makes room on it
+            shutil.rmtree(gone)
+            forget(self, uuid)
+        else:
+            shutil.rmtree(gone)
 
     def close(self) -> None:
         try:
@@ -165,10 +192,8 @@ class JsonlStore(Store):
         """A handle on the task's directory, which stays good when the task moves."""
         for _ in range(3):
             path = self.path_of(uuid)
-            try:
-                return open_directory(path)
-            except FileNotFoundError:
-                continue  # it moved between the look and the step
+            with disk_errors(f"Task {uuid} cannot be opened"), suppress(FileNotFoundError):
+                return open_directory(path)  # or it moved between the look and the step
         raise NotFound(kind="task", id=uuid)
 
     def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
@@ -180,8 +205,10 @@ class JsonlStore(Store):
             return Problem(uuid, where, 0, reason)
         try:
             source = open_list(name, uuid, directory)
-            line = 0 if source is None else 1 + _newlines_before(source, place)
-            return Problem(uuid, where, line, reason)
+            if source is None:
+                return Problem(uuid, where, 0, reason)
+            with closing(source):
+                return Problem(uuid, where, 1 + _newlines_before(source, place), reason)
         finally:
             os.close(directory)
 
@@ -209,22 +236,20 @@ def open_list(name: str, uuid: str, directory: int) -> Source | None:
         os.close(within)
 
 
-def _start(name: str, source: Source, first: int, directory: int) -> int:
-    """Where to begin to read so that number `first` is not missed."""
+def _start(name: str, source: Source, first: int, directory: int, more: int) -> int:
+    """Where to begin to read so that number `first` is not missed; `more` lines come behind the whole ones."""
     if first < 0:
-        return start_of_last(source, -first)
+        return start_of_last(source, max(0, -first - more))
     if first <= 1 or name != "messages" or not exists("messages.idx", directory):
         return 0
     fd = open_file("messages.idx", os.O_RDONLY, directory)
     try:
-        index = Index(fd)
-        entry = index.find(first) or index.last
+        entry = Index(fd).before(first)
     finally:
         os.close(fd)
-    line = source.read_at(entry.offset, entry.length) if entry.offset >= 0 else b""
-    # an index that points elsewhere is not believed: the list is read from its beginning instead
-    numbers = numbers_of(line)
-    return entry.offset if numbers is not None and numbers[0] == entry.seq else 0
+    # numbers grow, so whatever is not before `first` stands behind any message that is; and an index that points
+    # elsewhere is not believed: the list is read from its beginning instead
+    return entry.offset if entry is not None and stands(entry, source) else 0
 
 
 def _newlines_before(source: Source, offset: int) -> int:

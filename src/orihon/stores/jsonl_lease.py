@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,31 +12,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, LeaseLost
+from orihon.errors import LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import LISTS, Lease, first_row
-from orihon.stores.files import (
-    disk_errors,
-    exists,
-    open_directory,
-    open_file,
-    replace_file,
-    sync,
-    sync_directory,
-)
+from orihon.stores.base import LISTS, Lease
+from orihon.stores.files import disk_errors, exists, open_directory, replace_file, size_of, sync
 from orihon.stores.heartbeat import Heartbeat
 from orihon.stores.identity import me
-from orihon.stores.index import Index, catch_up, entry_of, rebuild
+from orihon.stores.index import Index, entry_of, open_index
 from orihon.stores.jsonl import file_of
 from orihon.stores.listfile import ListFile
 from orihon.stores.lockfile import LockFile
+from orihon.stores.making import make, unmake
 from orihon.stores.recovery import load, settle, thaw
-from orihon.stores.sources import lines_from, start_of_last
-from orihon.stores.state import DIRECTORIES, encode_metadata, encode_state
+from orihon.stores.state import encode_state
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
+
+
+log = logging.getLogger("orihon")
 
 
 class JsonlLease(Lease):
@@ -49,48 +45,48 @@ class JsonlLease(Lease):
         self._pid = os.getpid()
         self._closed = False
         self._lists: dict[str, ListFile] = {}
-        self._last: dict[str, int] = {}
-        self._names_changed = False
+        self._names_changed = True  # whoever wrote here before us may have died before he synced them
         self._folders: dict[str, int] = {}
         owner = me()
         self.row = msgspec.structs.replace(
             row, fence=self.fence, lease_owner=str(owner), process_id=owner.process_id, hostname=owner.hostname
         )
-        for name, _ in LISTS.values():
-            if name != "metadata" and self._is_there(name):
-                self._open(name)
-        self._index = self._open_index() if "messages" in self._lists else None
-        lock.say(self.fence)
-        self._save({"fence": self.fence}, durable=False)
+        self._index: Index | None = None
+        try:
+            with disk_errors(f"Task {self.uuid} cannot be opened"):
+                self._begin()
+        except BaseException:
+            self._close_files()
+            raise
         self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
         store.leases.add(self)
 
+    def _begin(self) -> None:
+        for name, _ in LISTS.values():
+            if name != "metadata" and self._is_there(name):
+                self._open(name)
+        if "messages" in self._lists:
+            self._open_index()
+        self._lock_file.say(self.fence)
+        self._save({"fence": self.fence}, durable=False, whole_row=True)
+
     @classmethod
     def create(cls, store: JsonlStore, metadata: Metadata, status: Status) -> JsonlLease:
-        """Make a task: the lock first, then the files, then the row."""
-        path = store.base / DIRECTORIES[status] / metadata.uuid
-        with disk_errors(f"Task {metadata.uuid} cannot be made"):
-            try:
-                path.mkdir(mode=0o700)
-            except FileExistsError:
-                raise Conflict(f"There is a task {metadata.uuid} already.") from None
-            directory = open_directory(path)
-            lock = LockFile.take(metadata.uuid, directory)
-            durable = store.options.durability != "os"
-            row = first_row(metadata, status, fence=0)
-            replace_file("state.json", encode_state(row), directory, durable=durable)
-            replace_file("metadata.json", encode_metadata(metadata), directory, durable=durable)
-            if durable:
-                sync_directory(path.parent)
-        store.database.write(lambda connection: rows.insert(connection, row))
-        return cls(store, directory, lock, metadata, row)
+        """Make a task, whole or not at all."""
+        directory, lock, row = make(store, metadata, status)
+        try:
+            return cls(store, directory, lock, metadata, row)
+        except BaseException:
+            unmake(store, metadata.uuid, directory, lock)
+            raise
 
     @classmethod
     def take(cls, store: JsonlStore, uuid: str) -> JsonlLease:
         """Take a task that is there, and finish what a crash left half-done."""
         directory = store.open_task(uuid)
         try:
-            lock = LockFile.take(uuid, directory)
+            with disk_errors(f"Task {uuid} cannot be taken"):
+                lock = LockFile.take(uuid, directory)
         except BaseException:
             os.close(directory)
             raise
@@ -107,32 +103,42 @@ class JsonlLease(Lease):
     # the verbs
 
     def last(self, kind: type[Record]) -> int:
-        return self._last.get(LISTS[kind][0], 0)
+        list_file = self._lists.get(LISTS[kind][0])
+        return list_file.last if list_file is not None else 0
+
+    def append(self, record: Record) -> int:
+        self._check()  # before the lock, which a forked child may find locked for ever
+        with self.lock:
+            list_file = self._lists.get(LISTS[type(record)][0])
+            if list_file is not None and list_file.doubtful:
+                list_file.look_again()
+            return super().append(record)
 
     def write(self, name: str, number: int, line: bytes, record: Record) -> None:
-        self._check()
         list_file = self._lists.get(name) or self._open(name)
-        offset = list_file.append(line)
-        self._last[name] = number
+        offset = list_file.append(line, number)
         if isinstance(record, Message):
-            index = self._index = self._index or self._open_index()
-            if index.last.offset < offset:
+            index = self._index
+            if index is None or max(index.last.end, 0) != offset:  # it has missed something
+                self._open_index()
+            else:
                 index.add(entry_of(line[:-1], offset, number, index.last.tokens + record.tokens))
         if self.store.options.durability == "message":
             self.sync()
 
     def put(self, data: bytes) -> Blob:
+        self._check()
         with self.lock, disk_errors("A blob cannot be kept"):
-            self._check()
             sha256 = hashlib.sha256(data).hexdigest()
             folder = self._folder("blobs")
-            if not exists(sha256, folder):
+            if size_of(sha256, folder) != len(data):  # a power cut may have left an empty one
+                self._names_changed = True
                 replace_file(sha256, data, folder, durable=self._durable)
             return Blob(sha256=sha256, size_bytes=len(data))
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+        self._check()
         with self.lock, disk_errors(f"The state of task {self.uuid} cannot be written"):
-            self._check()
             moves = changes.get("status", self.row.status) != self.row.status
             if moves:
                 self.sync()
@@ -140,28 +146,34 @@ class JsonlLease(Lease):
             return self.row
 
     def sync(self) -> None:
+        self._check()
         with self.lock:
-            self._check()
             if self._durable:
                 for list_file in self._lists.values():
                     list_file.sync()
                 if self._names_changed:
-                    with disk_errors("A directory cannot be synced"):
-                        for folder in (*self._folders.values(), self._directory):
-                            sync(folder)
-                    self._names_changed = False
+                    self._sync_names()
             if self._index is not None:
                 with suppress(OSError):  # an index that cannot be written is caught up on the next open
                     self._index.flush()
 
+    def _sync_names(self) -> None:
+        try:
+            for folder in (*self._folders.values(), self._directory):
+                sync(folder)
+        except OSError as error:
+            raise OutcomeUnknown(f"The directory of {self.uuid} could not be synced: {error.strerror}.") from error
+        self._names_changed = False
+
     def close(self) -> None:
-        if self._closed:
-            return
+        if self._closed or os.getpid() != self._pid:
+            return  # a forked child has nothing to give back: lock and row are its parent's
         self._heartbeat.stop()
         with self.lock:
             if self._closed:
                 return
             try:
+                self._names_changed = True  # the state was put in its place by name
                 self.sync()
             finally:
                 self._closed = True
@@ -185,45 +197,59 @@ class JsonlLease(Lease):
         if os.getpid() != self._pid:
             raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
 
-    def _save(self, changes: dict[str, Any], add: dict[str, int] | None = None, *, durable: bool) -> None:
+    def _save(
+        self, changes: dict[str, Any], add: dict[str, int] | None = None, *, durable: bool, whole_row: bool = False
+    ) -> None:
         """State, directory, row: in this order, so that a crash between two of them can be finished."""
-        add = add or {}
-        changes = {"updated_at": codec.now()} | changes
-        sums = {name: getattr(self.row, name) + more for name, more in add.items()}
-        self.row = msgspec.structs.replace(self.row, **changes, **sums)
-        replace_file("state.json", encode_state(self.row), self._directory, durable=durable)
-        if "status" in changes:
-            settle(self.store, self.uuid, self.row)
-        lease = {name: getattr(self.row, name) for name in ("lease_owner", "process_id", "hostname")}
-        self._write_row(lambda connection: rows.update(connection, self.uuid, changes | lease, add))
+        sums = {name: getattr(self.row, name) + more for name, more in (add or {}).items()}
+        changes = {"updated_at": codec.now()} | changes | sums
+        row = msgspec.structs.replace(self.row, **changes)
+        replace_file("state.json", encode_state(row), self._directory, durable=durable, whole=self._durable)
+        try:
+            settle(self.store, self.uuid, row)
+            self._write_row(row, () if whole_row else (*changes, "lease_owner", "process_id", "hostname"))
+        except (OSError, NotWritten, StoreUnavailable) as error:
+            raise OutcomeUnknown(f"The state of task {self.uuid} was written, but not its row: {error}") from error
+        self.row = row  # only now: whoever repeats what failed adds nothing twice
 
-    def _write_row(self, work: Callable[[Any], int]) -> None:
-        def update_or_insert(connection: Any) -> None:
-            if not work(connection):  # somebody removed the row; the files know what it said
-                rows.insert(connection, self.row)
+    def _write_row(self, row: TaskRow, names: tuple[str, ...]) -> None:
+        """Some columns of the row, or all of them, also when somebody removed it: the files know what it said."""
 
-        self.store.database.write(update_or_insert)
+        def write(connection: Any) -> None:
+            changes = {name: getattr(row, name) for name in names}
+            if not names or not rows.update(connection, self.uuid, changes, {}):
+                rows.insert(connection, row)
+
+        self.store.database.write(write)
 
     def _beat(self) -> None:
         with self.lock:
             if not self._closed:
                 self._lock_file.say(self.fence)
-                now = codec.now()
-                self._write_row(lambda connection: rows.update(connection, self.uuid, {"heartbeat_at": now}, {}))
+                self._write_row(msgspec.structs.replace(self.row, heartbeat_at=codec.now()), ("heartbeat_at",))
 
     def _let_go(self) -> None:
-        for list_file in self._lists.values():
-            list_file.close()
-        if self._index is not None:
-            os.close(self._index.fd)
-        for folder in self._folders.values():
-            os.close(folder)
+        self._close_files()
+        free = msgspec.structs.replace(self.row, lease_owner=None, heartbeat_at=None)
         try:
-            free = {"lease_owner": None, "heartbeat_at": None}
-            self._write_row(lambda connection: rows.update(connection, self.uuid, free, {}))
+            self._write_row(free, ("lease_owner", "heartbeat_at"))
+        except (NotWritten, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts
+            log.warning("[uuid:%s] The row still names us as the writer: %s", self.uuid[:8], error)
         finally:
             self._lock_file.release()
             os.close(self._directory)
+
+    def _close_files(self) -> None:
+        for list_file in self._lists.values():
+            list_file.close()
+        self._close_index()
+        for folder in self._folders.values():
+            os.close(folder)
+
+    def _close_index(self) -> None:
+        if self._index is not None:
+            os.close(self._index.fd)
+            self._index = None
 
     # opening lists
 
@@ -245,7 +271,8 @@ class JsonlLease(Lease):
         if name not in self._folders:
             if not exists(name, self._directory):
                 os.mkdir(name, 0o700, dir_fd=self._directory)
-                self._names_changed = True
+                if self._durable:  # a line must not be there before the directory of what it names
+                    sync(self._directory)
             self._folders[name] = open_directory(name, self._directory)
         return self._folders[name]
 
@@ -258,37 +285,21 @@ class JsonlLease(Lease):
             list_file = ListFile(file, kind, within, self._reporter(name))
         self._names_changed = self._names_changed or list_file.created
         self._lists[name] = list_file
-        self._last[name] = self._newest(kind, list_file)
         return list_file
 
-    def _newest(self, kind: type[Record], list_file: ListFile) -> int:
-        """The number of the last record; a broken line at the end is no reason to use a number twice."""
-        _, field = LISTS[kind]
-        for count in (1, 64, 1 << 40):
-            found = 0
-            for line in lines_from(list_file.source, start_of_last(list_file.source, count)):
-                with suppress(Exception):
-                    found = max(found, getattr(codec.decode_line(line.data or b"", kind), field))
-            if found or not list_file.size:
-                return found
-        return found
-
-    def _open_index(self) -> Index:
-        log = self._lists["messages"]
+    def _open_index(self) -> None:
+        """The index of the log, caught up; without one everything works, only slower."""
+        self._close_index()
+        log_file = self._lists["messages"]
         report = self._reporter("messages")
-
-        def wrong(offset: int, reason: str) -> None:
-            report(log.name, offset, reason)
-
-        index = Index(open_file("messages.idx", os.O_RDWR | os.O_CREAT, self._directory))
-        if not catch_up(index, log.source, log.size, wrong):
-            new = Index(open_file(".messages.idx.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, self._directory))
-            rebuild(index, new, log.source, log.size, wrong)
-            os.replace(".messages.idx.new", "messages.idx", src_dir_fd=self._directory, dst_dir_fd=self._directory)
-            os.close(index.fd)
-            index = new
-        self._last["messages"] = max(self._last["messages"], index.last.seq)
-        return index
+        try:
+            self._index = open_index(
+                self._directory, log_file.source, log_file.size, lambda offset, why: report(log_file.name, offset, why)
+            )
+        except OSError as error:
+            log.warning("[uuid:%s] messages.idx cannot be written: %s", self.uuid[:8], error)
+        else:
+            log_file.last = max(log_file.last, self._index.last.seq)
 
     def _reporter(self, name: str) -> Callable[[str, int, str], None]:
         def report(file: str, offset: int, reason: str) -> None:  # noqa: ARG001

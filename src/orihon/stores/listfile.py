@@ -7,14 +7,17 @@ append looks before it writes. A tail that was torn by a crash is cut off and ke
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from orihon import codec
 from orihon.errors import Corrupt, NotWritten, OutcomeUnknown
 from orihon.records import Record
+from orihon.stores.base import LISTS
 from orihon.stores.files import exists, open_file, sync, write_all
-from orihon.stores.sources import PlainSource, whole_size
+from orihon.stores.sources import PlainSource, lines_from, start_of_last, whole_size
 
 Report = Callable[[str, int, str], None]  # a file, an offset in it, and what is wrong there
 RESYNC_BYTES = 1024 * 1024
@@ -28,60 +31,73 @@ class ListFile:
         self._within, self._report = within, report
         self.created = not exists(name, within)
         self.fd = open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT, within)
-        self.size = self._mend_tail()
-        self.synced = self.size if not self.created else 0
-        self._doubtful = False
+        self.synced, self._unsynced = 0, True  # whoever wrote it before us may have died before he synced it
+        self.doubtful = False
+        try:
+            self.size = self._mend_tail()
+            self.last = self._newest()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def source(self) -> PlainSource:
         """The same bytes for reading; closed with this."""
         return PlainSource(self.fd)
 
-    def append(self, line: bytes) -> int:
+    def append(self, line: bytes, number: int) -> int:
         """Write one line; the offset at which it stands."""
-        if self._doubtful:
-            self.look_again()
         offset = self.size
+        self.doubtful = True  # until all is done: Ctrl-C may come between any two steps
         try:
             written = os.write(self.fd, line)
             if written != len(line):
                 write_all(self.fd, line[written:])
         except OSError as error:
             self._take_back(offset, error)
-        self.size = offset + len(line)
+        self.size, self.last, self._unsynced = offset + len(line), number, True
+        self.doubtful = False
         return offset
 
     def sync(self) -> None:
         """What was appended is on the disk when this returns."""
-        if self.synced == self.size and not self._doubtful:
+        if self.doubtful:
+            self.look_again()
+        if not self._unsynced:
             return
         try:
             sync(self.fd)
         except OSError as error:
-            self._doubtful = True
+            self.doubtful = True
             raise OutcomeUnknown(f"{self.name} could not be synced: {error.strerror}.") from error
-        self.synced = self.size
+        self.synced, self._unsynced = self.size, False
 
     def look_again(self) -> None:
         """After a doubtful write or sync: open the file anew, mend its tail, and put the unsynced part there again."""
-        fd = open_file(self.name, os.O_RDWR | os.O_APPEND, self._within)
-        os.close(self.fd)
-        self.fd = fd
-        self.size = self._mend_tail()
-        # After a failed sync the kernel may call pages clean that never reached the disk. Writing the same bytes to
-        # the same place makes them dirty again, so that the next sync really writes them.
+        try:
+            fd = open_file(self.name, os.O_RDWR | os.O_APPEND, self._within)
+            os.close(self.fd)
+            self.fd = fd
+            self.size = self._mend_tail()
+            self.last = self._newest()
+            self._write_again()
+        except OSError as error:
+            raise OutcomeUnknown(f"{self.name} cannot be trusted to the disk: {error.strerror}.") from error
+        self.synced, self._unsynced, self.doubtful = self.size, False, False
+
+    def _write_again(self) -> None:
+        """After a failed sync the kernel may call pages clean that never reached the disk. Writing the same bytes to
+        the same place makes them dirty again, so that the next sync really writes them.
+        """
         again = open_file(self.name, os.O_RDWR, self._within)
         try:
             for place in range(min(self.synced, self.size), self.size, RESYNC_BYTES):
                 data = os.pread(again, min(RESYNC_BYTES, self.size - place), place)
-                os.pwrite(again, data, place)
+                if os.pwrite(again, data, place) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             sync(again)
-        except OSError as error:
-            raise OutcomeUnknown(f"{self.name} cannot be trusted to the disk: {error.strerror}.") from error
         finally:
             os.close(again)
-        self.synced = self.size
-        self._doubtful = False
 
     def close(self) -> None:
         """Let the file go."""
@@ -92,9 +108,21 @@ class ListFile:
         try:
             os.ftruncate(self.fd, size)
         except OSError:
-            self._doubtful = True
             raise OutcomeUnknown(f"{self.name} could not be written: {cause.strerror}.") from cause
+        self.doubtful = False
         raise NotWritten(f"{self.name} could not be written: {cause.strerror}.") from cause
+
+    def _newest(self) -> int:
+        """The number of the last record; a broken line at the end is no reason to use a number twice."""
+        _, field = LISTS[self.kind]
+        for count in (1, 64, 1 << 40):
+            found = 0
+            for line in lines_from(self.source, start_of_last(self.source, count)):
+                with suppress(Corrupt):
+                    found = max(found, getattr(codec.decode_line(line.data or b"", self.kind), field))
+            if found or not self.size:
+                return found
+        return found
 
     def _mend_tail(self) -> int:
         """The size of the whole lines; a last line that only lacks its newline gets it, another one is put aside."""

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import weakref
-from contextlib import suppress
 
 import msgspec
 
 from orihon import codec
 from orihon.errors import LeaseHeld, NotFound
-from orihon.stores.files import exists, open_file, write_all
+from orihon.stores.files import exists, open_file
 from orihon.stores.identity import me
 
+log = logging.getLogger("orihon")
+
 NAME = ".lock"
+SAID_BYTES = 512
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +60,18 @@ class LockFile:
                     raise
                 raise held(uuid, within) from None
             if _is_still_there(fd, within):
-                return cls(fd, within)
+                return cls._announced(fd, within)
             os.close(fd)
+
+    @classmethod
+    def _announced(cls, fd: int, within: int) -> LockFile:
+        """The name of a dead holder must not stand there while we open what is ours."""
+        lock = cls(fd, within)
+        try:
+            lock.say(fence=0)
+        except OSError as error:  # a full disk; the lock holds without words
+            log.warning("%s cannot be written: %s", NAME, error)
+        return lock
 
     def say(self, fence: int) -> None:
         """Write who holds the lock, since when, and that he is alive now."""
@@ -70,16 +83,19 @@ class LockFile:
             heartbeat_at=codec.now(),
             fence=fence,
         )
-        data = msgspec.json.encode(holder) + b"\n"
-        os.lseek(self.fd, 0, os.SEEK_SET)
-        write_all(self.fd, data)
-        os.ftruncate(self.fd, len(data))
+        # one write of fixed length, so that a reader never sees the end of an older text behind a newer one
+        os.pwrite(self.fd, msgspec.json.encode(holder).ljust(SAID_BYTES - 1) + b"\n", 0)
 
     def release(self) -> None:
         """Give the lock back."""
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(NAME, dir_fd=self._within)
-        self.forget()
+        except FileNotFoundError:
+            pass  # the task was deleted
+        except OSError as error:  # without a lock on it the file says nothing
+            log.warning("%s cannot be removed: %s", NAME, error)
+        finally:
+            self.forget()
 
     def forget(self) -> None:
         """Close the handle; in a forked child this leaves the parent's lock alone."""

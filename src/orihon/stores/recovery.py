@@ -12,13 +12,24 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from orihon import codec
-from orihon.errors import Corrupt, LeaseHeld, NotFound, NotWritten
+from orihon.errors import Corrupt, LeaseHeld, NotFound, OrihonError
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import rows
 from orihon.stores.base import Problem, Query, first_row
-from orihon.stores.files import disk_errors, exists, open_file, read_file, sync, sync_directory, write_all
-from orihon.stores.lockfile import LockFile
+from orihon.stores.files import (
+    directory_handle,
+    disk_errors,
+    exists,
+    open_file,
+    read_file,
+    sync,
+    sync_directory,
+    write_all,
+)
+from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.sources import BLOCK_BYTES, open_gzip
 from orihon.stores.state import DIRECTORIES, decode_row
 
@@ -30,14 +41,41 @@ ACTIVE: tuple[Status, ...] = ("pending", "running", "paused")
 
 def reconcile(store: JsonlStore) -> None:
     """Compare the tasks that are not finished with their rows; cheap, because there are few of them."""
-    for trash in store.base.glob(".deleted-*"):
-        shutil.rmtree(trash, ignore_errors=True)
-    there = {name: place for place in ACTIVE for name in os.listdir(store.base / place)}  # noqa: PTH208
-    statement = f"SELECT uuid, status FROM tasks WHERE status IN ({', '.join('?' * len(ACTIVE))})"  # noqa: S608
-    said: dict[str, str] = dict(store.database.all(statement, *ACTIVE))
-    for uuid in sorted(there.keys() | said.keys()):
-        if there.get(uuid) != said.get(uuid):
+    there = {name for place in ACTIVE for name in os.listdir(store.base / place)}
+    statement = f"SELECT uuid, status, updated_at FROM tasks WHERE status IN ({', '.join('?' * len(ACTIVE))})"  # noqa: S608
+    said = {uuid: (status, updated_at) for uuid, status, updated_at in store.database.all(statement, *ACTIVE)}
+    for uuid in sorted(there | said.keys()):
+        state = _state_of(store, uuid)
+        if state is None or state != said.get(uuid):
             recover(store, uuid)
+    if not _completed_agree(store):
+        known = {uuid for (uuid,) in store.database.all("SELECT uuid FROM tasks")}
+        for uuid in sorted(set(os.listdir(store.base / "completed")) - known):
+            recover(store, uuid)
+
+
+def _completed_agree(store: JsonlStore) -> bool:
+    """Whether there are as many completed tasks as rows; a file system that counts directories says so at once."""
+    directories = (store.base / "completed").stat().st_nlink - 2
+    ended = set(DIRECTORIES) - set(ACTIVE)
+    statement = f"SELECT COUNT(*) FROM tasks WHERE status IN ({', '.join('?' * len(ended))})"  # noqa: S608
+    ((rows_there,),) = store.database.all(statement, *ended)
+    return bool(directories == rows_there)
+
+
+def _state_of(store: JsonlStore, uuid: str) -> tuple[str, str] | None:
+    """Status and time of the last change as the files say them; None when they say nothing, or stand at odds."""
+    try:
+        with directory_handle(store.path_of(uuid)) as directory:
+            state = msgspec.json.decode(read_file("state.json", directory), type=_State)
+    except (OrihonError, OSError, ValueError):
+        return None  # `recover` finds out what it is, and says so
+    return (state.status, state.updated_at) if DIRECTORIES.get(state.status) == store.place_of(uuid) else None
+
+
+class _State(msgspec.Struct):
+    status: Status
+    updated_at: str = ""
 
 
 def recover(store: JsonlStore, uuid: str) -> None:
@@ -52,8 +90,10 @@ def recover(store: JsonlStore, uuid: str) -> None:
         return
     try:
         lock = LockFile.take(uuid, directory)
-    except LeaseHeld:
+    except (OrihonError, OSError) as error:
         os.close(directory)
+        if not isinstance(error, LeaseHeld):  # somebody works on it: it is his to finish
+            store.report(Problem(uuid, NAME, 0, str(error)))
         return
     try:
         if not exists("metadata.json", directory):
@@ -62,8 +102,8 @@ def recover(store: JsonlStore, uuid: str) -> None:
         _, row = load(store, uuid, directory)
         settle(store, uuid, row)
         store.database.write(lambda connection: rows.insert(connection, row))
-    except (Corrupt, NotWritten) as error:
-        store.report(Problem(uuid, "metadata.json", 0, error.message))
+    except (OrihonError, OSError) as error:  # one broken task must not keep the others from being used
+        store.report(Problem(uuid, "metadata.json", 0, str(error)))
     finally:
         lock.release()
         os.close(directory)
@@ -117,7 +157,8 @@ def thaw(name: str, within: int) -> None:
 
 def _discard(store: JsonlStore, uuid: str, directory: int) -> None:
     """A task that was never finished being made: nobody was told that it exists."""
-    if exists("messages.jsonl", directory):
-        store.report(Problem(uuid, "metadata.json", 0, "it is missing; the messages are left as they are"))
+    begun = {"state.json", ".lock"}
+    if any(name not in begun and not name.startswith(".") for name in os.listdir(directory)):
+        store.report(Problem(uuid, "metadata.json", 0, "it is missing; what else is there is left as it is"))
         return
     shutil.rmtree(store.path_of(uuid), ignore_errors=True)

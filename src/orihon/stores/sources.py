@@ -16,6 +16,7 @@ import tempfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from orihon.codec import MAX_LINE_BYTES
@@ -74,7 +75,7 @@ class GzipSource:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._starts: list[int] = []  # in plain bytes
-        self._members: list[tuple[int, int]] = []  # place and length in the file
+        self._members: list[tuple[int, int, int]] = []  # place and length in the file, and plain length
         self._cached: tuple[int, bytes] = (-1, b"")
         self.size = self._hop()
 
@@ -82,10 +83,10 @@ class GzipSource:
         place, plain = 0, 0
         while header := os.pread(self.fd, _HEADER.size, place):
             magic, _, _, _, one, two, _, length, size = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
-            if magic != _MAGIC or (one, two) != _OURS:
+            if magic != _MAGIC or (one, two) != _OURS or length <= _HEADER.size + _TRAILER.size:
                 raise Corrupt("A member of a compressed list is not where it should be.", where=f"byte {place}")
             self._starts.append(plain)
-            self._members.append((place, length))
+            self._members.append((place, length, size))
             place, plain = place + length, plain + size
         return plain
 
@@ -99,11 +100,11 @@ class GzipSource:
 
     def _member(self, number: int) -> bytes:
         if self._cached[0] != number:
-            place, length = self._members[number]
-            try:
+            place, length, size = self._members[number]
+            with _unpacking(f"byte {place}"):
                 plain = gzip.decompress(os.pread(self.fd, length, place))
-            except (OSError, EOFError, zlib.error) as error:
-                raise Corrupt(f"A compressed list cannot be unpacked: {error}.", where=f"byte {place}") from error
+            if len(plain) != size:
+                raise Corrupt("A member of a compressed list is not as long as it says.", where=f"byte {place}")
             self._cached = (number, plain)
         return self._cached[1]
 
@@ -113,13 +114,32 @@ class GzipSource:
 
 def open_gzip(fd: int) -> Source:
     """A compressed list; one that somebody else compressed is unpacked first."""
-    header = os.pread(fd, _HEADER.size, 0)
-    if len(header) == _HEADER.size and _HEADER.unpack(header)[4:6] == _OURS:
-        return GzipSource(fd)
-    with gzip.open(os.fdopen(fd, "rb")) as packed, tempfile.TemporaryFile() as plain:
-        shutil.copyfileobj(packed, plain, BLOCK_BYTES)
+    try:
+        header = os.pread(fd, _HEADER.size, 0)
+        if len(header) == _HEADER.size and _HEADER.unpack(header)[4:6] == _OURS:
+            return GzipSource(fd)
+        source = _unpacked(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return source
+
+
+def _unpacked(fd: int) -> Source:
+    with os.fdopen(os.dup(fd), "rb") as file, gzip.open(file) as packed, tempfile.TemporaryFile() as plain:
+        with _unpacking("byte 0"):
+            shutil.copyfileobj(packed, plain, BLOCK_BYTES)
         plain.flush()
         return PlainSource(os.dup(plain.fileno()))
+
+
+@contextmanager
+def _unpacking(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise Corrupt(f"A compressed list cannot be unpacked: {error}.", where=where) from error
 
 
 def compress(source: Source, target: int) -> None:

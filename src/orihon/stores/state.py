@@ -27,7 +27,7 @@ _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
     *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
     *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
-    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "fence"),
+    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "fence", "process_id", "hostname"),
 )
 
 
