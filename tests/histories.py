@@ -70,7 +70,7 @@ def load(blob: Blob) -> bytes:
 
 def seeded(seed: int) -> random.Random:
     """Chance that can be had again."""
-    return random.Random(seed)  # noqa: S311 - nothing is kept secret with it
+    return random.Random(seed)
 
 
 def history(rng: random.Random) -> list[Message]:

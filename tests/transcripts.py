@@ -93,7 +93,7 @@ class Chance:
     """Texts and histories out of one number: much quicker than drawing each word."""
 
     def __init__(self, seed):
-        self.random = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self.random = random.Random(seed)
 
     def line(self):
         return " ".join(self.random.choices(WORDS, k=self.random.randrange(12)))

@@ -259,7 +259,7 @@ def test_arbitrary_bytes_never_surprise(data):
     try:
         assert isinstance(codec.decode_line(data, Message), Message)
     except Corrupt as error:
-        assert error.message  # noqa: PT017 - either outcome is right, a third is not
+        assert error.message
 
 
 def test_now_sorts_as_text():

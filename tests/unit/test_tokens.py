@@ -58,7 +58,7 @@ def message(content, *, role="user", **more):
 
 def cut(texts):
     """Cut texts at line ends into messages of very different sizes, the same ones every time."""
-    dice = random.Random(1)  # noqa: S311
+    dice = random.Random(1)
     for text in texts:
         start = 0
         while len(text) - start > 200:
@@ -68,11 +68,11 @@ def cut(texts):
 
 
 def noise(alphabet):
-    return "".join(random.Random(3).choices(alphabet, k=4000))  # noqa: S311
+    return "".join(random.Random(3).choices(alphabet, k=4000))
 
 
 def japanese_messages():
-    dice = random.Random(2)  # noqa: S311
+    dice = random.Random(2)
     for _ in range(100):
         yield dice.choice(("", "\n", "\n- ")).join(dice.sample(JAPANESE, dice.randrange(3, 30)))
 

@@ -17,7 +17,9 @@ from orihon.errors import OrihonError
 
 COMMANDS = {
     "config": "show the effective settings and where each came from",
+    "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
+    "doctor": "look whether all is well with a store, and repair it",
 }
 UNEXPECTED, INTERRUPTED = 1, 130
 

@@ -1,0 +1,67 @@
+"""`orihon copy`: tasks from one store to another."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from orihon.cli.progress import Progress, amount
+from orihon.errors import Conflict
+from orihon.ops.copy import Copied
+from orihon.ops.copy import copy as copy_tasks
+from orihon.ops.doctor import require
+from orihon.ops.tally import Tally, counted
+from orihon.stores import open_store
+
+FAILED = Conflict.exit_code
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option(
+    "--task", "tasks", multiple=True, metavar="UUID", help="Only this task; the beginning is enough. Repeatable."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="The figures as one object; `failures` is empty when all is equal."
+)
+@click.pass_context
+def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...], *, as_json: bool) -> None:
+    """Copy tasks from one store to another, then read every record of both and compare.
+
+    Other tasks of the target are left alone. Run again, it goes on where it stopped. A record that differs is an
+    error that names it and changes nothing; the other tasks are copied. The exit code is then 3.
+
+    \b
+    orihon copy logs/contexts sqlite:///contexts.db
+    orihon copy sqlite:///contexts.db logs/again --task 0f8fad5b --task 7c9e6679
+    orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
+    """
+    require(source)
+    with open_store(source) as origin, open_store(target) as goal, Progress() as progress:
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records read, {amount(tally.size_bytes)}")
+
+        copied = copy_tasks(origin, goal, tasks=tasks, tell=tell)
+    if as_json:
+        click.echo(msgspec.json.encode(copied).decode())
+    else:
+        _print(copied)
+    context.exit(FAILED if copied.failures else 0)
+
+
+def _print(copied: Copied) -> None:
+    for sentence in copied.notes:
+        click.echo(f"note     {sentence}")
+    for sentence in copied.failures:
+        click.echo(f"problem  {sentence}", err=True)
+    if copied.changed:
+        click.echo(f"note     {counted(copied.changed, 'record')} had to be cleaned or masked on the way.")
+    click.echo(
+        f"Equal in both stores, compared one by one: {counted(copied.tasks, 'task')}, "
+        f"{counted(copied.records, 'record')}, {counted(copied.blobs, 'blob')}, {amount(copied.size_bytes)}. "
+        f"New in the target: {counted(copied.appended, 'record')}. {copied.seconds:.1f} seconds."
+    )
+    if copied.failures:
+        click.echo(f"{counted(len(copied.failures), 'task')} could not be copied.", err=True)

@@ -1,0 +1,1 @@
+"""Care of a store: look, mend, copy. A library; the commands parse, call and print."""

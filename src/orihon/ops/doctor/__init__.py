@@ -1,0 +1,63 @@
+"""`examine(url)`: what is right and wrong with a store, in sentences, as values, one after the other.
+
+Nothing is changed unless `fix` or `rebuild` is asked for, and nothing is made where there is no store. Memory stays
+small whatever the size of the store, because findings are given as they are found. `fix` repairs what can be repaired
+without losing anything; what cannot is explained: what is lost, and what is still there.
+
+    for finding in examine("logs/contexts"):
+        if finding.level == "problem":
+            print(finding.where, finding.sentence)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orihon.errors import UsageError
+from orihon.ops.doctor.files import examine_files, is_store
+from orihon.ops.doctor.finding import Finding
+from orihon.ops.doctor.sqlite import examine_sqlite
+from orihon.ops.tally import Tally
+from orihon.stores.files import disk_errors
+
+__all__ = ["Finding", "Tally", "examine", "require"]
+
+SQLITE = "sqlite:///"
+
+
+def examine(
+    url: str, *, fix: bool = False, rebuild: bool = False, tell: Callable[[Tally], None] | None = None
+) -> Iterator[Finding]:
+    """Findings about a store; `tell` hears how far the look has come."""
+    require(url)
+    with disk_errors(f"The store {url} cannot be looked at"):
+        yield from _examine(url, Tally(tell=tell), fix=fix, rebuild=rebuild)
+
+
+def _examine(url: str, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
+    if rebuild and (url == "memory:" or url.startswith(SQLITE)):
+        raise UsageError("Only a store of plain files can have its tasks.db made again.", hint="Leave out --rebuild.")
+    if url == "memory:":
+        yield Finding("ok", url, "A store in memory is empty in every new process; there is nothing to look at.")
+    elif url.startswith(SQLITE):
+        yield from examine_sqlite(Path(url.removeprefix(SQLITE)), tally, fix=fix)
+    else:
+        yield from examine_files(Path(url), tally, fix=fix, rebuild=rebuild)
+
+
+def require(url: str) -> None:
+    """Refuse a place where there is no store, rather than make one there."""
+    if url == "memory:":
+        return
+    is_file = url.startswith(SQLITE)
+    place = Path(url.removeprefix(SQLITE))
+    if "\0" in url or (not is_file and "://" in url):
+        raise UsageError(f"There is no store for {url!a}.", hint="Give a directory or sqlite:///FILE.")
+    if place.is_symlink():
+        raise UsageError(f"{place} is a link, which Orihon does not follow.", hint="Name the store itself.")
+    if is_file and not place.is_file():
+        raise UsageError(f"There is no file {place}.", hint="`orihon config` shows where the store is.")
+    if not is_file and not is_store(place):
+        reason = "there is no tasks.db and no running/ in it" if place.is_dir() else "there is no such directory"
+        raise UsageError(f"{place} is not a store: {reason}.", hint="`orihon config` shows where the store is.")
