@@ -18,7 +18,7 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 AGAIN   := --reinstall-package orihon --no-cache
 endif
 
-.PHONY: help demo test check bench docs lock clean
+.PHONY: help demo test test-deep golden check bench docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,6 +29,12 @@ demo: $(VENV)/.package ## show what Orihon does, offline, in under a minute
 
 test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, against the built package
 	@$(BIN)/pytest $(ARGS)
+
+test-deep: $(VENV)/.dev $(VENV)/.package ## the sweeps and property tests in full, which take longer
+	@ORIHON_DEEP=1 $(BIN)/pytest $(or $(ARGS),tests/crash tests/unit/test_wire.py tests/unit/test_window.py)
+
+golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario
+	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py
 
 check: $(VENV)/.dev $(VENV)/.package ## formatting, lint, types, architecture
 	@$(BIN)/ruff format --check --quiet . || { echo "Run '$(BIN)/ruff format .' to format."; exit 1; }

@@ -258,7 +258,7 @@ class Settings(Section, frozen=True, kw_only=True):
     max_llm_process_num: Annotated[Count, says("Model calls that one task may take.")] = 1000
     planning: Planning = Planning()
     fold_at: Annotated[Share, says("Share of the window above which it is folded.")] = 0.97
-    fold_to: Annotated[Share, says("Share of the window that is left after folding.")] = 0.5
+    fold_to: Annotated[Share, says("Share of the window that is left after folding.")] = 0.52
     window: Window = Window()
     history: History = History()
     lease: Lease = Lease()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from orihon.context.pick import FIRST_REQUEST, NEWEST, STAND_IN, Plan, StandIn, pick, units
+from orihon.context.pick import FIRST_REQUEST, NEWEST, RECENT, STAND_IN, Plan, StandIn, pick, units
 from orihon.records import Part
 from transcripts import COUNTER, History, histories, total, window
 
@@ -26,7 +26,7 @@ def fold(messages, limit, **options):
 
 
 def plan(messages, limit, pinned=frozenset()):
-    return Plan(units(messages), budget=limit // 2, limit=limit, recent=0.25, pinned=pinned)
+    return Plan(units(messages), budget=limit // 2, limit=limit, recent=RECENT, pinned=pinned)
 
 
 @PROPERTY
@@ -83,12 +83,15 @@ def test_arguments_stay_valid(messages, limit):
 @PROPERTY
 @given(histories(), LIMITS)
 def test_nothing_grows(messages, limit):
-    """A stand-in is never larger than its message, and no larger than its share of the limit."""
+    """A stand-in is never larger than its message, and an old one never larger than a tenth of the limit."""
     stand_ins = fold(messages, limit)
-    for message in messages:
-        if (stand_in := stand_ins.get(message.seq)) and stand_in.text is not None:
-            assert len(stand_in.text) <= len(message.text)
-            assert stand_in.tokens <= message.tokens
+    expected = plan(messages, limit)
+    for number, unit in enumerate(expected.units):
+        for message in unit:
+            if (stand_in := stand_ins.get(message.seq)) and stand_in.text is not None:
+                assert len(stand_in.text) <= len(message.text)
+                assert stand_in.tokens <= message.tokens
+                assert stand_in.tokens <= STAND_IN * limit or number in {expected.first, expected.newest}
 
 
 @PROPERTY
@@ -182,6 +185,19 @@ def test_marks_name_the_handle_only_if_there_is_a_tool_for_it():
     plain = "\n".join(message.text for message in window(messages, fold(messages, 4000, handles=False)))
     assert any(handle for _, handle in MARK.findall(named))
     assert not any(handle for _, handle in MARK.findall(plain))
+
+
+def test_a_file_that_was_read_again_shows_its_newest_text():
+    """Lines of an older reading do not stand for a name that the newer one has too."""
+    history = History().add("user", "Mend it.")
+    for limit in (1, 2):
+        code = "\n".join(["def other(): pass"] * 20 + [f"def read_header(stream, limit={limit}): return stream"] * 1)
+        history.unit("What does read_header take?", ("read", {"path": "src/header.py"}, code))
+    for turn in range(40):
+        history.unit("", ("read", {"path": f"src/part_{turn}.py"}, "nothing of interest\n" * 30))
+    text = "\n".join(message.text for message in window(history.messages, fold(history.messages, 4000)))
+    assert "def read_header(stream, limit=2)" in text
+    assert "def read_header(stream, limit=1)" not in text
 
 
 def test_what_the_user_said_stays():

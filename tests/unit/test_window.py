@@ -11,9 +11,11 @@ from desk import Desk
 from histories import history, seeded
 from orihon.context import wire
 from orihon.context.frame import Policy, Texts
+from orihon.context.pick import FOLD_AT, FOLD_TO
 from orihon.context.wire import openai, violations
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call
+from orihon.settings import Settings
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 CASES = 20_000 if DEEP else 250
@@ -49,6 +51,11 @@ def check(desk, composed):
     assert counted <= desk.budget.limit
     for api in wire.APIS:
         assert violations(api, getattr(wire, api)(composed.messages)) == []
+
+
+def test_the_settings_and_the_frame_agree():
+    """The figures that were tuned are the defaults of the settings."""
+    assert (Settings().fold_at, Settings().fold_to) == (FOLD_AT, FOLD_TO)
 
 
 def test_nothing_is_folded_while_it_fits():

@@ -95,6 +95,17 @@ class Chooser:
             tokens -= cost
         return changed
 
+    def shorten(self, page: int) -> bool:
+        """Take back what was kept last of one page; its unit goes on standing."""
+        for at in range(len(self._taken) - 1, -1, -1):
+            here, pieces, unit, tokens = self._taken[at]
+            if here == page and pieces:
+                for piece in pieces:
+                    self._sheets[page].kept[piece] = False
+                self._taken[at] = (page, [], unit, tokens)
+                return True
+        return False
+
     def offer(self, claims: Sequence[Claim]) -> None:
         """Let claims compete for the room."""
         self._claims = claims

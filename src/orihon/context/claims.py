@@ -14,15 +14,17 @@ error claims something of its own, and so does the place where a tool showed wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from orihon.context.names import TOKEN, index
-from orihon.context.sheet import Page, Sheet
+from orihon.context.sheet import SHORT, Page, Sheet
 from orihon.context.trouble import error_lines
 
 FADES = 50  # messages; a name last seen so long ago is worth half
+OPINION = 1.0  # how the words of the agent begin
 ERROR = 2.0  # a reported error is worth as much as a name that was written once
-SHOWN = 0.5  # of its value a name claims again for where a tool showed it, if somebody also spoke of it
+SHOWN = 0.25  # of its value a name claims again for where a tool showed it, if somebody also spoke of it
 MENTIONS = 3  # from the beginning, and as many from the end: where a name comes from and how it stands now
 AROUND = 120  # characters on each side of a name: enough to be of use
 TOKENS_PER_NAME = 8  # passages cost more than this, so names beyond room / 8 would never get a place
@@ -60,8 +62,11 @@ class Name:
         self.pages: list[int] = []
 
 
-def claims(sheets: Sheets, whole: Sequence[bool], *, room: float) -> list[Claim]:
-    """The claims of the pages that are not kept whole, as many as `room` tokens could ever meet."""
+def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> list[Claim]:
+    """The claims of the pages that are not kept whole, as many as `room` tokens could ever meet.
+
+    What a `stale` message says, one that a later result replaces, counts only where nothing else mentions the name.
+    """
     pages = sheets.pages
     names = survey(pages, whole)
     worth = {text: (1 + name.written) * (1 + name.heat) * fade(len(pages) - name.last) for text, name in names.items()}
@@ -70,11 +75,13 @@ def claims(sheets: Sheets, whole: Sequence[bool], *, room: float) -> list[Claim]
     for text in best:
         places = mentions(text, names[text].pages, pages)
         spans = sorted({(page, *sheets[page].around(at, len(text), AROUND)) for page, at in places})
+        spans = [span for span in spans if pages[span[0]].message.seq not in stale] or spans
         found.append(Claim(worth[text], spans))
         shown = [span for span in spans if not pages[span[0]].written]
         if shown and len(shown) < len(spans):
             found.append(Claim(worth[text] * SHOWN, shown))
     found.extend(_errors(sheets, whole))
+    found.extend(_opinions(sheets, whole))
     return found
 
 
@@ -146,6 +153,15 @@ def _alone(text: str, start: int, end: int) -> bool:
 
 def _in_word(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character == "_")
+
+
+def _opinions(sheets: Sheets, whole: Sequence[bool]) -> Iterator[Claim]:
+    """How the agent's longer words begin: there it says what it makes of things and what it is going to do."""
+    for number, page in enumerate(sheets.pages):
+        words = page.fields[0]
+        if not whole[number] and page.message.role == "assistant" and len(words) > SHORT:
+            at = len(words) - len(words.lstrip())
+            yield Claim(OPINION * fade(len(sheets.pages) - number), [(number, *sheets[number].around(at, 0, 0))])
 
 
 def _errors(sheets: Sheets, whole: Sequence[bool]) -> Iterator[Claim]:

@@ -51,7 +51,10 @@ def fold_content(text: str, *, max_chars: int, handle: str = "", is_error: bool 
         shown = fold_repeats(text, handle=handle)
         if len(shown) <= max_chars:
             return shown
-        text = fold_repeats(text)
+        once = fold_repeats(text)
+        shown = _fold_lines(once, max_chars=max_chars, handle=handle, is_error=is_error)
+        if shown != once:  # otherwise it left no gap to name the handle in
+            return shown
     return _fold_lines(text, max_chars=max_chars, handle=handle, is_error=is_error)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from orihon.context.pick import StandIn
+from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.ranges import Ranges
 from orihon.context.view import Folded
 from orihon.records import Message
@@ -18,8 +18,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int
     reserved_output: int = 0
     schema_tokens: int = 0
-    fold_at: float = 0.97
-    fold_to: float = 0.52
+    fold_at: float = FOLD_AT
+    fold_to: float = FOLD_TO
 
     @property
     def limit(self) -> int:

@@ -22,12 +22,12 @@ import msgspec
 
 from orihon.context.choose import Chooser
 from orihon.context.claims import Sheets, claims
-from orihon.context.fold import words
-from orihon.context.sheet import Page
+from orihon.context.fold import superseded, words
+from orihon.context.sheet import DEEP, SHORT, Page
 from orihon.records import Message
 
-FOLD_AT, FOLD_TO = 0.97, 0.53  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
-RECENT = 0.25  # of the limit: the newest units that stay whole
+FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
+RECENT = 0.26  # of the limit: the newest units that stay whole
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
 USERS = 0.1  # of the limit: what the user said since the first request, newest first
 USER_TOKENS = 80  # and of one message at most its beginning
@@ -146,23 +146,28 @@ class Fold:
         self._plan = plan
         self._counter = counter
         self._handles = handles
-        self._pages = [
-            Page(message, number, words(message, handle=f"m{message.seq}" if handles else ""))
-            for number in plan.considered
-            for message in plan.units[number]
-        ]
+        self._pages = [self._page(message, number) for number in plan.considered for message in plan.units[number]]
         self._whole = [page.unit in plan.whole for page in self._pages]
         self._sheets = Sheets(self._pages)
-        caps = [plan.limit * (FIRST_REQUEST if page.unit == plan.first else STAND_IN) for page in self._pages]
-        self._chooser = Chooser(self._sheets, room=plan.room, caps=caps)
+        self._caps = [plan.limit * (FIRST_REQUEST if page.unit == plan.first else STAND_IN) for page in self._pages]
+        self._chooser = Chooser(self._sheets, room=plan.room, caps=self._caps)
         self._shown: dict[int, list[StandIn]] = {}  # by unit
+
+    def _page(self, message: Message, unit: int) -> Page:
+        # the newest unit stands in any case: if it must be cut, nothing of it may be uncuttable but short strings
+        deep = SHORT if unit == self._plan.newest else DEEP
+        return Page(message, unit, words(message, handle=self._handle(message)), deep=deep)
+
+    def _handle(self, message: Message) -> str:
+        return f"m{message.seq}" if self._handles else ""
 
     def stand_ins(self) -> dict[int, StandIn]:
         """Choose, measure, and choose again until the room is used and not exceeded."""
         chooser, plan = self._chooser, self._plan
         self._keep_what_must_stay()
         self._keep_user_words()
-        chooser.offer(claims(self._sheets, self._whole, room=plan.room))
+        stale = superseded(page.message for page in self._pages)
+        chooser.offer(claims(self._sheets, self._whole, room=plan.room, stale=stale))
         changed = set(chooser.opened)
         for _ in range(ROUNDS):
             changed |= chooser.fill()
@@ -180,8 +185,7 @@ class Fold:
             if self._whole[number] or page.unit not in (self._plan.first, self._plan.newest):
                 continue
             self._chooser.open(page.unit)
-            share = FIRST_REQUEST if page.unit == self._plan.first else STAND_IN
-            room = min(share * self._plan.limit, self._chooser.room / 2)
+            room = min(self._caps[number], self._chooser.room / 2)
             costs = self._sheets[number].costs
             head = _reach(costs, room * 0.5)
             tail = _reach(costs[::-1], room * 0.25)
@@ -203,13 +207,16 @@ class Fold:
             self._shown.pop(unit, None)
         for number, page in enumerate(self._pages):
             if page.unit in changed and page.unit in self._chooser.opened:
-                self._shown.setdefault(page.unit, []).append(self._show(number))
+                shown = self._show(number)
+                while shown.tokens > self._caps[number] and self._chooser.shorten(number):
+                    shown = self._show(number)
+                self._shown.setdefault(page.unit, []).append(shown)
         return sum(stand_in.tokens for unit in self._shown.values() for stand_in in unit)
 
     def _show(self, number: int) -> StandIn:
         page = self._pages[number]
         message = page.message
-        text, arguments = self._sheets[number].show(f"m{message.seq}" if self._handles else "")
+        text, arguments = self._sheets[number].show(self._handle(message))
         if text == message.text and not arguments:
             return StandIn(message.seq, text, tokens=message.tokens)
         shown = StandIn(message.seq, text, arguments)

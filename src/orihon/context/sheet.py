@@ -25,10 +25,10 @@ class Page:
 
     __slots__ = ("arguments", "fields", "message", "plain", "unit")
 
-    def __init__(self, message: Message, unit: int, words: str) -> None:
+    def __init__(self, message: Message, unit: int, words: str, *, deep: int = DEEP) -> None:
         self.message = message
         self.unit = unit
-        self.arguments = [_parse(call) for call in message.tool_calls]
+        self.arguments = [_parse(call, deep) for call in message.tool_calls]
         self.fields = [words, *(string for value in self.arguments for string in _strings(value))]
         self.plain = "\n".join(self.fields)
 
@@ -104,22 +104,22 @@ class Sheet:
         return shown[0], changed
 
 
-def _parse(call: Call) -> Any:
+def _parse(call: Call, deep: int) -> Any:
     """The arguments of a call as a value; a text that is not JSON becomes the only argument."""
     try:
         value = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return {"arguments": call.arguments} if call.arguments else {}
-    if len(call.arguments) <= DEEP or not isinstance(value, dict):
+    if len(call.arguments) <= deep or not isinstance(value, dict):
         return value
-    return {key: _flat(inner) for key, inner in value.items()}
+    return {key: _flat(inner, deep) for key, inner in value.items()}
 
 
-def _flat(value: Any) -> Any:
+def _flat(value: Any, deep: int) -> Any:
     if not isinstance(value, dict | list):
         return value
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) > DEEP else value
+    return text if len(text) > deep else value
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""When older messages are summarised, and which: the trigger, and a cut that tears no unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orihon.context.ranges import Ranges, joined, upto
+from orihon.context.units import units_of
+from orihon.context.view import View
+from orihon.records import Message
+
+
+def should_compress(
+    tokens: int, messages: int, *, context_length: int, limit: int, threshold: float = 0.7, minimum: int = 10
+) -> bool:
+    """Too many tokens that no summary covers, in enough messages to be worth one; over the hard limit always."""
+    return tokens > limit or (tokens > threshold * context_length and messages >= minimum)
+
+
+def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Message]:
+    """The messages that a summary would stand for: all but the system prompt and at least the newest few.
+
+    The cut falls between units, so one result more may stay, never one less.
+    """
+    units = units_of([message for message in messages if message.role != "system"])
+    kept = 0
+    while units and kept < keep_recent:
+        kept += len(units.pop())
+    return sorted((message for unit in units for message in unit), key=lambda message: message.seq)
+
+
+def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:
+    """What the new summary stands for: everything visible up to the last message that it covers."""
+    if not covered:
+        return ()
+    last = max(message.seq for message in covered)
+    return joined(upto(view.state.ranges, last))

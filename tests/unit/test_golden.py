@@ -1,0 +1,210 @@
+"""What the model sees, as text files that a person can read: one scenario each.
+
+`make golden` writes them anew; a review reads the difference of the context itself.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from desk import Desk
+from orihon.context.compress import covered_ranges, to_cover
+from orihon.context.frame import Policy, Texts
+from orihon.context.snapshot import Snapshot, merged, rendered
+from orihon.context.summary import Limits, summarise
+from orihon.context.wire import openai
+from orihon.records import Call
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def started(context_length=3_000):
+    desk = Desk(context_length)
+    desk.add("system", "You fix bugs in a shop.")
+    desk.add("user", "The total of an empty basket is wrong. Please fix src/shop/basket.py.")
+    return desk
+
+
+def step(desk, number, name, arguments, result, *, said="", **fields):
+    call = Call(id=f"c{number}", name=name, arguments=json.dumps(arguments))
+    desk.add("assistant", said or f"Step {number}.", tool_calls=[call])
+    desk.add("tool", result, tool_call_id=f"c{number}", tool_name=name, **fields)
+
+
+SOURCE = "\n".join(
+    [
+        '"""Baskets."""',
+        "",
+        "class Basket:",
+        "    def __init__(self):",
+        "        self.items = []",
+        "",
+        "    def compute_total(self):",
+        "        return sum(item.price for item in self.items) / len(self.items)",
+        "",
+        *[f"    def helper_{n}(self, value):\n        return value * {n}" for n in range(30)],
+    ]
+)
+TESTS = "\n".join(
+    [
+        "============ test session starts ============",
+        *[f"tests/test_basket.py::test_case_{n} PASSED" for n in range(40)],
+        "tests/test_basket.py::test_empty FAILED",
+        "E       ZeroDivisionError: division by zero",
+        "src/shop/basket.py:8: ZeroDivisionError",
+        "=========== 1 failed, 40 passed in 0.31s ===========",
+    ]
+)
+
+
+def worked(desk):
+    """Reading, testing, looking around, until the window is full."""
+    step(
+        desk,
+        1,
+        "read_file",
+        {"path": "src/shop/basket.py"},
+        SOURCE,
+        said="Let me look at compute_total in src/shop/basket.py.",
+    )
+    step(desk, 2, "run_tests", {"path": "tests/test_basket.py"}, TESTS, said="Now the tests.", is_error=True)
+    for number in range(3, 9):
+        listing = "\n".join(f"src/shop/part_{number}_{n}.py  {n * 37} bytes" for n in range(40))
+        step(
+            desk, number, "list_files", {"path": f"src/shop/part_{number}"}, listing, said=f"What is in part {number}?"
+        )
+    desk.add("assistant", "The division in compute_total has no guard; I will add one.")
+    desk.add("user", "Good. Mind the rounding as well.")
+
+
+@scenario
+def fold(desk):
+    """A log that outgrew its window: the request and the newest are whole, older messages are lines with handles."""
+    worked(desk)
+
+
+@scenario
+def summary(desk):
+    """After a compression: summary and snapshot stand for the older part, the newest five messages are whole."""
+    worked(desk)
+    covered = to_cover(desk.log)
+    made = summarise(covered, counter=desk.counter, limits=Limits(context_length=3_000))
+    snapshot = merged(
+        Snapshot(), goal="Fix the total", completed_actions=["read_file", "run_tests"], current_phase="fixing"
+    )
+    desk.texts = Texts(summary=f"Summary of m2 to m{covered[-1].seq}:\n{made.text}\n\n{rendered(snapshot)}")
+    desk.event("summary", id=1, ranges=covered_ranges(desk.view, covered))
+
+
+def aside(desk):
+    step(desk, 1, "read_file", {"path": "src/shop/basket.py"}, SOURCE[:300])
+    desk.event("tangent")
+    desk.add("user", "By the way, why is CI slow?")
+    step(desk, 2, "read_file", {"path": "ci.yml"}, "cache: off")
+    desk.add("assistant", "Because the cache is off.")
+
+
+@scenario
+def tangent_open(desk):
+    """Inside a tangent: the main conversation is visible, and so is the side talk."""
+    aside(desk)
+
+
+@scenario
+def tangent_none(desk):
+    """A tangent that was left without a trace."""
+    aside(desk)
+    desk.event("end", keep="none")
+    desk.add("user", "Back to the basket.")
+
+
+@scenario
+def tangent_tail(desk):
+    """A tangent whose last exchange stays."""
+    aside(desk)
+    desk.event("end", keep="tail", tail=[8, 8])
+    desk.add("user", "Back to the basket.")
+
+
+@scenario
+def tangent_summary(desk):
+    """A tangent with a summary in its place."""
+    aside(desk)
+    desk.event("end", keep="summary", summary=1)
+    desk.texts = Texts(inserts={4: "[side conversation, summarised] CI is slow because the cache is off."})
+    desk.add("user", "Back to the basket.")
+
+
+@scenario
+def rewind(desk):
+    """A rewind to message 4: the wrong path is not visible any more."""
+    step(desk, 1, "read_file", {"path": "src/shop/basket.py"}, SOURCE[:300])
+    step(desk, 2, "edit_file", {"path": "src/shop/basket.py", "text": "wrong"}, "done")
+    desk.event("rewind", to=4)
+    desk.add("user", "Not like that. Try again.")
+
+
+@scenario
+def undo(desk):
+    """The same rewind, taken back: everything is visible again."""
+    rewind(desk)
+    desk.event("undo", event=1)
+
+
+@scenario
+def ui_tree(desk):
+    """The policy `importance`: an accessibility tree is cut to its upper nodes, with counts of what was cut."""
+    desk.policy = Policy(name="importance")
+    children = [{"role": "AXText", "value": f"child {n}"} for n in range(50)]
+    words = {"description": "Click to submit", "help": "Press enter"}
+    node = {"role": "AXButton", "title": "Submit", **words, "position": {"x": 100, "y": 200}, "children": children}
+    step(desk, 1, "elementsJson", {}, json.dumps({"elements": [node] * 12}))
+    desk.add("user", "Press the button.")
+
+
+@scenario
+def interrupted(desk):
+    """A process died while a tool ran: the call is answered as interrupted."""
+    call = Call(id="c1", name="shell", arguments='{"command": "make deploy"}')
+    desk.add("assistant", "Deploying.", tool_calls=[call])
+    desk.add("user", "What happened?")
+
+
+def shown(name):
+    desk = started()
+    make = SCENARIOS[name]
+    make(desk)
+    composed = desk.window()
+    report = composed.report
+    figures = f"{report.whole} whole, {report.folded} folded, {report.left_out} left out"
+    lines = [make.__doc__, "", f"{report.tokens:,} of {report.limit:,} tokens: {figures}", ""]
+    for place, item in enumerate(openai(composed.messages), 1):
+        lines.append(f"--- {place} {item['role']}")
+        lines += [
+            f"-> {call['function']['name']}({call['function']['arguments']})" for call in item.get("tool_calls", ())
+        ]
+        lines += [item["content"]] if item.get("content") else []
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_what_the_model_sees(name):
+    """The window of each scenario is the one in its file."""
+    path = GOLDEN / f"{name}.txt"
+    text = shown(name)
+    if os.environ.get("ORIHON_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_no_file_is_left_over():
+    """Every golden file has its scenario."""
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(SCENARIOS)
