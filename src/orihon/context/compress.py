@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from orihon.context.ranges import Ranges, joined, upto
+from orihon.context.summary import Limits, Outcome, Summariser, summarise
 from orihon.context.units import units_of
 from orihon.context.view import View
 from orihon.records import Message
+from orihon.tokens import Counter
 
 
 def should_compress(
@@ -35,3 +39,47 @@ def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:
         return ()
     last = max(message.seq for message in covered)
     return joined(upto(view.state.ranges, last))
+
+
+class Compression(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compression would change: nothing counts before the caller stores it."""
+
+    outcome: Outcome
+    ranges: Ranges
+    messages: int
+
+    @property
+    def saved(self) -> int:
+        """The tokens that the window would be smaller by."""
+        return self.outcome.original_tokens - self.outcome.tokens
+
+
+def compress(
+    view: View,
+    messages: Sequence[Message],
+    *,
+    counter: Counter,
+    limits: Limits,
+    summariser: Summariser | None = None,
+    previous: str = "",
+    focus: str = "",
+    keep_recent: int = 5,
+    language: str = "auto",
+    template: str = "",
+) -> Compression | None:
+    """A summary of the older messages with the ranges it stands for; None when there is nothing to gain."""
+    covered = to_cover(messages, keep_recent=keep_recent)
+    if not covered:
+        return None
+    outcome = summarise(
+        covered,
+        counter=counter,
+        limits=limits,
+        summariser=summariser,
+        previous=previous,
+        focus=focus,
+        language=language,
+        template=template,
+    )
+    made = Compression(outcome=outcome, ranges=covered_ranges(view, covered), messages=len(covered))
+    return made if made.saved > 0 else None

@@ -1,0 +1,159 @@
+"""What is hidden can be asked for: `unfold` shows a message whole, `recall` searches what the window leaves out.
+
+Both are offered to the model as tools, and both answer in bounded space: a large message comes in pages of lines, a
+search gives the best few passages with their handles. What was rewound or discarded is for people only; the caller
+decides which messages may be looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from orihon.errors import UsageError
+from orihon.records import Message
+
+MAX_CHARS = 8_000  # of one answer
+MAX_HITS = 8
+CONTEXT_CHARS = 160  # on each side of a hit
+
+UNFOLD: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "unfold",
+        "description": "Show a folded part of this conversation whole. Marks such as […61 lines, m4] name its handle.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "handle": {"type": "string", "description": "such as m4"},
+                "lines": {"type": "string", "description": "which lines, such as 40-90; all if left out"},
+            },
+            "required": ["handle"],
+        },
+    },
+}
+RECALL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "recall",
+        "description": "Search what is folded or summarised in this conversation, or the previous run of this task.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "words to look for"},
+                "of": {
+                    "type": "string",
+                    "enum": ["task", "previous"],
+                    "description": "task if left out",
+                },
+            },
+            "required": ["query"],
+        },
+    },
+}
+NOTE = {
+    "en": 'Marks such as […61 lines, m4] stand for text that is kept: unfold("m4") shows it, recall("words") finds it.',
+    "ja": '[…61 lines, m4] のような印は保存済みの本文を示します。unfold("m4") で表示、recall("語句") で検索します。',
+}
+
+_HANDLE = re.compile(r"m([1-9][0-9]{0,15})")
+_LINES = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})?\s*)?")
+_WORD = re.compile(r"[A-Za-z0-9_./:-]{2,}|[぀-ヿ一-鿿]{2,}")
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A passage that was found."""
+
+    seq: int
+    role: str
+    score: float
+    passage: str
+
+
+def seq_of(handle: str) -> int:
+    """The number of the message that a handle names."""
+    found = _HANDLE.fullmatch(handle.strip())
+    if found is None:
+        raise UsageError(f"There is no handle {handle[:40]!a}.", hint="A handle is m and a number, such as m4.")
+    return int(found[1])
+
+
+def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
+    """A message's text, or some of its lines; an answer that would be too long says how to go on."""
+    parts = [message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls)]
+    every = "\n".join(part for part in parts if part).split("\n")
+    first, last = _range(lines, len(every))
+    shown: list[str] = []
+    room = max_chars
+    for line in every[first - 1 : last]:
+        if len(line) >= room:
+            break
+        shown.append(line)
+        room -= len(line) + 1
+    reached = first + len(shown) - 1
+    if reached >= last:
+        return "\n".join(shown)
+    if not shown:  # one line that is longer than the answer
+        return f"{every[first - 1][:max_chars]}\n[… line {first} has {len(every[first - 1]):,} characters]"
+    following = f'unfold("m{message.seq}", lines="{reached + 1}-{last}")'
+    return "\n".join([*shown, f"[… {last - reached:,} more lines: {following}]"])
+
+
+def recall(messages: Iterable[Message], query: str, *, max_hits: int = MAX_HITS) -> list[Hit]:
+    """The passages that say most about the query, the best first; the newer of two that are equal."""
+    folded = _folded(query)
+    words = sorted(set(_WORD.findall(folded)), key=len, reverse=True)[:16] or [folded.strip()]
+    best: list[Hit] = []
+    for message in messages:
+        hit = _hit(message, [word for word in words if word])
+        if hit is not None:
+            best.append(hit)
+            best.sort(key=lambda one: (-one.score, -one.seq))
+            del best[max_hits:]
+    return best
+
+
+def said(hits: Iterable[Hit]) -> str:
+    """The hits as the model reads them."""
+    return "\n".join(f"[m{hit.seq}, {hit.role}] {hit.passage}" for hit in hits) or "Nothing was found."
+
+
+def _hit(message: Message, words: list[str]) -> Hit | None:
+    text = "\n".join([message.text, *(call.arguments for call in message.tool_calls)])
+    folded = _folded(text)
+    places = {word: folded.find(word) for word in words}
+    found = {word: place for word, place in places.items() if place >= 0}
+    if not found:
+        return None
+    # a long word says more than a short one, and a short message more about it than a long one
+    score = sum(len(word) ** 0.5 for word in found) / (1 + len(text) / 20_000)
+    place = found[max(found, key=len)]
+    start, end = max(0, place - CONTEXT_CHARS), place + CONTEXT_CHARS
+    passage = " ".join(text[start:end].split())
+    return Hit(message.seq, message.role, round(score, 4), passage)
+
+
+def _folded(text: str) -> str:
+    """Letters as one would search for them; the length stays, so that places can be used in the text itself."""
+    lower = text.lower()
+    if not text.isascii():
+        narrow = unicodedata.normalize("NFKC", lower)
+        lower = narrow if len(narrow) == len(text) else lower
+    return lower if len(lower) == len(text) else text
+
+
+def _range(lines: str, count: int) -> tuple[int, int]:
+    if not lines.strip():
+        return 1, count
+    found = _LINES.fullmatch(lines)
+    if found is None:
+        raise UsageError(f"Lines cannot be {lines[:40]!a}.", hint="Give a range such as 40-90.")
+    first = max(1, int(found[1]))
+    last = int(found[2]) if found[2] else (count if "-" in lines else first)
+    if first > count or last < first:
+        raise UsageError(f"There are {count:,} lines.", hint=f"Give a range inside 1-{count}.")
+    return first, min(last, count)
