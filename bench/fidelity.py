@@ -24,7 +24,8 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from orihon.context.names import TOKEN, index
-from orihon.context.pick import FOLD_AT, FOLD_TO, apply, pick, units
+from orihon.context.pick import FOLD_AT, FOLD_TO, apply, pick
+from orihon.context.units import units_of
 from orihon.records import Call, Message
 
 SESSIONS, TURNS = 4, 150
@@ -146,7 +147,7 @@ def halve(log: Sequence[Message], shown: Window, limit: int) -> Window:
 
 
 def _newest(log: Sequence[Message], room: int) -> Window:
-    head, rest = list(log[:2]), units(log[2:])
+    head, rest = list(log[:2]), units_of(log[2:])
     sizes = list(accumulate(sum(message.tokens for message in unit) for unit in reversed(rest)))
     fitting = sum(size <= room - sum(message.tokens for message in head) for size in sizes)
     return [*head, *(message for unit in rest[len(rest) - fitting :] for message in unit)]

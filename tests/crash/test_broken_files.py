@@ -58,6 +58,11 @@ CASES = {
     "a list, not an object": (lambda ls: broken(ls, 4, b"[1,2]\n"), [1, 2, 3, 5, 6, 7, 8], [4]),
     "a hundred thousand brackets": (lambda ls: broken(ls, 4, b"[" * 100_000 + b"\n"), [1, 2, 3, 5, 6, 7, 8], [4]),
     "the last line broken": (lambda ls: broken(ls, 8, ls[7][:40] + b"\n"), range(1, 8), [8]),
+    "a number that became too high": (
+        lambda ls: broken(ls, 4, ls[3].replace(b'"seq":4,', b'"seq":900,')),
+        [1, 2, 3, 900, 5, 6, 7, 8],
+        [5],
+    ),
     "all lines broken": (lambda ls: b"".join(line[:40] + b"\n" for line in ls), [], list(range(1, 9))),
     "an empty file": (lambda _: b"", [], []),
 }

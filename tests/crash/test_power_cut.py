@@ -95,7 +95,7 @@ def test_cut_after_every_operation(killed_after):
         counts = [
             count for count in range(1, len(recording.operations) + 1) if recording.operations[count - 1].verb != "mark"
         ]
-        for count in sampled(counts, 45 if killed_after is None else 15):
+        for count in sampled(counts, 90 if killed_after is None else 30):
             for seed in range(SEEDS):
                 target = rest / f"{count}-{seed}"
                 target.mkdir()

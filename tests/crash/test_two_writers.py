@@ -1,5 +1,6 @@
 """Many processes at once, stopped, killed and forked: one writer per task, and nothing lost, doubled or interleaved."""
 
+import fcntl
 import logging
 import os
 import random
@@ -172,6 +173,26 @@ def test_a_stopped_holder_keeps_his_files(place):
         child.kill()
         child.wait()
         assert [message.content for message in store.read(uuid, Message)] == ["still mine"]
+
+
+def test_a_lock_that_is_given_back_while_somebody_asks(place, monkeypatch):
+    """Whoever finds the lock taken, and gone when he looks who has it, takes it."""
+    url = url_of("jsonl", place)
+    uuid = a_store_with_a_task(url)
+    with open_store(url) as store:
+        first = store.lease(uuid)
+        real = fcntl.flock
+
+        def too_late(fd, operation):
+            monkeypatch.setattr(fcntl, "flock", real)
+            try:
+                real(fd, operation)
+            finally:
+                first.close()
+
+        monkeypatch.setattr(fcntl, "flock", too_late)
+        with store.lease(uuid) as second:
+            assert second.fence == first.fence + 1
 
 
 def test_a_dead_holder_is_no_holder(url):

@@ -79,6 +79,7 @@ def test_nobody_else_can_read_it(tmp_path, umask):
                 "contexts.db": 0o600,
                 "contexts.db-wal": 0o600,
                 "contexts.db-shm": 0o600,
+                "contexts.db-reserve": 0o600,
             }
     finally:
         os.umask(before)
@@ -266,7 +267,7 @@ def test_a_task_is_deleted_whole(path):
             lease.put(b"blob")
             lease.close()
         store.delete(leases[0].uuid)
-        tables = ["tasks", "metadata", "messages", "summaries", "tool_calls", "events", "planning", "blobs"]
+        tables = ["tasks", "metadata", "messages", "summaries", "tool_calls", "events", "folds", "planning", "blobs"]
         assert {name for (name,) in store.reader.all("SELECT name FROM sqlite_master WHERE type = 'table'")} == set(
             tables
         )

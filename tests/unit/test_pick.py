@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from orihon.context.pick import FIRST_REQUEST, NEWEST, RECENT, STAND_IN, Plan, StandIn, pick, units
+from orihon.context.pick import FIRST_REQUEST, NEWEST, RECENT, STAND_IN, Plan, StandIn, pick
+from orihon.context.units import units_of
 from orihon.records import Part
 from transcripts import COUNTER, History, histories, total, window
 
@@ -26,7 +27,7 @@ def fold(messages, limit, **options):
 
 
 def plan(messages, limit, pinned=frozenset()):
-    return Plan(units(messages), budget=limit // 2, limit=limit, recent=RECENT, pinned=pinned)
+    return Plan(units_of(messages), budget=limit // 2, limit=limit, recent=RECENT, pinned=pinned)
 
 
 @PROPERTY
@@ -50,7 +51,7 @@ def test_units_are_never_torn(messages, limit):
     shown = window(messages, fold(messages, limit))
     seqs = [message.seq for message in shown]
     assert seqs == sorted(seqs)
-    for unit in units(messages):
+    for unit in units_of(messages):
         here = [message.seq in seqs for message in unit]
         assert all(here) or not any(here)
 

@@ -29,7 +29,7 @@ def test_the_numbers_are_those_of_the_specification():
     assert [s.value for s in each(settings.lease)] == [30, 60]
     assert [s.value for s in each(settings.monitor)] == [300, 6, 10, 50, 0.1, 100]
     assert [s.value for s in each(settings.retention)] == [7, 14, 30, 7]
-    assert (settings.fold_at, settings.fold_to) == (0.97, 0.5)
+    assert (settings.fold_at, settings.fold_to) == (0.97, 0.52)
 
 
 def test_every_default_is_itself_allowed():

@@ -33,6 +33,7 @@ class Chooser:
         self._claims: Sequence[Claim] = []
         self._met: list[bool] = []
         self._members: dict[Span, list[int]] = {}
+        self._spans_of: dict[int, list[Span]] = defaultdict(list)
         self._heap: list[tuple[float, Span]] = []
 
     def unit(self, page: int) -> int:
@@ -120,7 +121,6 @@ class Chooser:
                     page, first, end = span
                     inside = (item for at in range(first, end + 1) for item in starting.get((page, at), ()))
                     self._members[span] = sorted({number for last, number in inside if last <= end})
-        self._spans_of: dict[int, list[Span]] = defaultdict(list)
         for span in self._members:
             self._spans_of[self.unit(span[0])].append(span)
             self._push(span)

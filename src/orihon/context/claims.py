@@ -27,6 +27,7 @@ ERROR = 2.0  # a reported error is worth as much as a name that was written once
 SHOWN = 0.25  # of its value a name claims again for where a tool showed it, if somebody also spoke of it
 MENTIONS = 3  # from the beginning, and as many from the end: where a name comes from and how it stands now
 AROUND = 120  # characters on each side of a name: enough to be of use
+SEARCHED = 100_000  # characters at each end of a page; only these are searched for names
 TOKENS_PER_NAME = 8  # passages cost more than this, so names beyond room / 8 would never get a place
 
 Span = tuple[int, int, int]  # page, first piece, last piece
@@ -92,7 +93,7 @@ def fade(age: int) -> float:
 
 def survey(pages: Sequence[Page], whole: Sequence[bool]) -> dict[str, Name]:
     """The names of the old pages that stand in no whole page."""
-    tokens = [set(TOKEN.findall(page.plain)) for page in pages]
+    tokens = [set(TOKEN.findall(_ends(page.plain))) for page in pages]
     mentioned = index(set().union(*tokens))
     mentioning = [{name for token in found if token in mentioned for name in mentioned[token]} for found in tokens]
     paid: set[str] = set().union(*(here for here, kept in zip(mentioning, whole, strict=True) if kept))
@@ -109,6 +110,10 @@ def survey(pages: Sequence[Page], whole: Sequence[bool]) -> dict[str, Name]:
             name.heat = max(name.heat, heat)
             name.pages.append(number)
     return names
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * SEARCHED else f"{text[:SEARCHED]}\n{text[-SEARCHED:]}"
 
 
 def mentions(name: str, numbers: Sequence[int], pages: Sequence[Page]) -> set[tuple[int, int]]:
@@ -128,19 +133,21 @@ def mentions(name: str, numbers: Sequence[int], pages: Sequence[Page]) -> set[tu
 
 
 def _places(text: str, name: str) -> Iterator[int]:
-    at = text.find(name)
+    end = len(text) if len(text) <= 2 * SEARCHED else SEARCHED
+    at = text.find(name, 0, end)
     while at >= 0:
         if _alone(text, at, at + len(name)):
             yield at
-        at = text.find(name, at + 1)
+        at = text.find(name, at + 1, end)
 
 
 def _places_from_the_end(text: str, name: str) -> Iterator[int]:
-    at = text.rfind(name)
+    begin = 0 if len(text) <= 2 * SEARCHED else len(text) - SEARCHED
+    at = text.rfind(name, begin)
     while at >= 0:
         if _alone(text, at, at + len(name)):
             yield at
-        at = text.rfind(name, 0, at + len(name) - 1)
+        at = text.rfind(name, begin, at + len(name) - 1)
 
 
 def _alone(text: str, start: int, end: int) -> bool:

@@ -30,8 +30,12 @@ _SEAM = re.compile(r"::|[/.-]")
 
 def is_name(token: str) -> bool:
     """Whether a token names something; short ones are too common to, unless they were quoted in another script."""
-    if not token.isascii() or not SHORTEST <= len(token) <= LONGEST or "://" in token:
-        return len(token) <= LONGEST and (len(token) >= SHORTEST or not token.isascii())
+    if not token.isascii():
+        return True
+    return SHORTEST <= len(token) <= LONGEST and ("://" in token or _has_shape(token))
+
+
+def _has_shape(token: str) -> bool:
     if "/" in token or "::" in token:
         last = token.rsplit("/", 1)[-1]
         lasting = "::" in token or token.count("/") > 1 or _FILE.fullmatch(last) is not None
@@ -43,6 +47,10 @@ def is_name(token: str) -> bool:
     return (_CAMEL.fullmatch(token) or _HASH.fullmatch(token)) is not None
 
 
+def _is_word(token: str) -> bool:
+    return token.isascii() and token.isalpha() and token[1:].islower()
+
+
 def trim(token: str) -> str:
     """The token without the punctuation of the sentence it stood in."""
     return token.rstrip(".:/") if "://" in token else token.strip(".-").rstrip("/")
@@ -50,7 +58,9 @@ def trim(token: str) -> str:
 
 def inner(token: str) -> set[str]:
     """What a token is made of: its parts, and what stands before and after each seam."""
-    seams = [(seam.start(), seam.end()) for seam in _SEAM.finditer(token)][:16]
+    seams = [seam.span() for seam in _SEAM.finditer(token)][:16]
+    if not seams:
+        return set()
     found = {token[:start] for start, _ in seams} | {token[end:] for _, end in seams}
     found.update(token[left[1] : right[0]] for left, right in pairwise(seams))
     return {part for part in found if len(part) >= SHORTEST}
@@ -62,7 +72,7 @@ def index(tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
     A part of a token counts only if it also stands alone among the tokens, or names something by a hyphen's side
     (`linux-f527f264`): otherwise every directory above a file would be a name.
     """
-    trimmed = {token: trim(token) for token in tokens}
+    trimmed = {token: trim(token) for token in tokens if len(token) <= LONGEST and not _is_word(token)}
     alone = {name for name in set(trimmed.values()) if is_name(name)}
     for name in set(trimmed.values()) - alone:
         alone.update(part for part in inner(name) if is_name(part))

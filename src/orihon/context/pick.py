@@ -24,6 +24,7 @@ from orihon.context.choose import Chooser
 from orihon.context.claims import Sheets, claims
 from orihon.context.fold import superseded, words
 from orihon.context.sheet import DEEP, SHORT, Page
+from orihon.context.units import units_of
 from orihon.records import Message
 
 FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
@@ -74,21 +75,10 @@ def pick(
     handles: bool = True,
 ) -> dict[int, StandIn]:
     """The stand-ins of the messages that do not stay whole, by number; none if all fit into `budget` as they are."""
-    plan = Plan(units(messages), budget=budget, limit=limit, recent=recent, pinned=pinned)
+    plan = Plan(units_of(messages), budget=budget, limit=limit, recent=recent, pinned=pinned)
     if plan.tokens <= plan.allowed:
         return {}
     return Fold(plan, counter, handles=handles).stand_ins()
-
-
-def units(messages: Sequence[Message]) -> list[list[Message]]:
-    """The messages in groups that are never torn: a call with its results, or a message alone."""
-    found: list[list[Message]] = []
-    for message in messages:
-        if message.role == "tool" and found and found[-1][0].role == "assistant":
-            found[-1].append(message)
-        else:
-            found.append([message])
-    return found
 
 
 class Plan:

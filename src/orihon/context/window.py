@@ -18,7 +18,7 @@ from orihon.context import ranges as number_ranges
 from orihon.context.fold import fold_content, words
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.importance import is_ui_tree
-from orihon.context.pick import StandIn, apply, pick
+from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.repair import repair
@@ -27,7 +27,6 @@ from orihon.errors import BudgetTooSmall
 from orihon.records import Message
 from orihon.tokens import Counter
 
-CONSIDERED_TOKENS = 400_000  # a fold looks at the newest so many tokens of the log
 PAGE = 256  # messages that are read at a time
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more

@@ -153,7 +153,7 @@ class Store(ABC):
     def read(self, uuid: str, kind: type[R], *, first: int = 1, last: int | None = None) -> Iterator[R]:
         """Records in order; what cannot be read is reported and does not hide what follows."""
         name, field = LISTS[kind]
-        newest = 0
+        before = newest = 0  # the numbers of the last two records
         for place, line in self.lines(uuid, name, first, last):
             try:
                 record = codec.decode_line(line, kind)
@@ -161,12 +161,15 @@ class Store(ABC):
                 self.report(self.problem(uuid, name, place, error.message))
                 continue
             number = getattr(record, field) if field else 1
-            if number <= newest:
+            if number <= before or number == newest:
                 self.report(self.problem(uuid, name, place, f"the line repeats number {number} and is left out"))
-            elif last is not None and number > last:
+                continue
+            if number < newest:  # the one before it was too high, and must not hide those that follow
+                self.report(self.problem(uuid, name, place, f"number {number} comes after number {newest}"))
+            elif last is not None and last < number <= newest + 1:
                 return
-            elif number >= first:
-                newest = number
+            before, newest = min(newest, number - 1), number
+            if first <= number and (last is None or number <= last):
                 yield record
 
     def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:

@@ -17,7 +17,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import LeaseHeld, NotFound
-from orihon.stores.files import exists, open_file
+from orihon.stores.files import open_file
 from orihon.stores.identity import me
 
 log = logging.getLogger("orihon")
@@ -55,9 +55,12 @@ class LockFile:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
+                given_back = not _is_still_there(fd, within)
                 os.close(fd)
                 if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
                     raise
+                if given_back:
+                    continue
                 raise held(uuid, within) from None
             if _is_still_there(fd, within):
                 return cls._announced(fd, within)
@@ -105,9 +108,10 @@ class LockFile:
 
 def read(within: int) -> Holder | None:
     """Who holds the task, as far as the file says; None when nobody wrote it, or not yet."""
-    if not exists(NAME, within):
+    try:
+        fd = open_file(NAME, os.O_RDONLY, within)
+    except FileNotFoundError:  # it was given back
         return None
-    fd = open_file(NAME, os.O_RDONLY, within)
     try:
         return msgspec.json.decode(os.read(fd, 4096), type=Holder)
     except ValueError:

@@ -22,10 +22,10 @@ from pathlib import Path
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, NotWritten
 from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores import filesystem, rows
+from orihon.stores import filesystem, reserve, rows
 from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
 from orihon.stores.database import Database
 from orihon.stores.identity import Owner, is_alive, me
@@ -64,6 +64,8 @@ class SqliteStore(Store):
         self.writer = Database(path, ("tasks", "lists"), durable=self.options.durability == "message")
         self.reader = Database(path)
         self.renewer = Database(path)
+        self.reserve = path.with_name(f"{path.name}-reserve")
+        reserve.keep(self.reserve)
 
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         from orihon.stores.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
@@ -108,6 +110,15 @@ class SqliteStore(Store):
         return data
 
     def delete(self, uuid: str) -> None:
+        try:
+            self._delete(uuid)
+        except NotWritten:  # the disk is full, and this is how it gets room again
+            if not reserve.give(self.reserve):
+                raise
+            self._delete(uuid)
+            reserve.keep(self.reserve)
+
+    def _delete(self, uuid: str) -> None:
         checked(uuid)
         with self.writer.transaction(durable=self.syncs) as connection:
             self._refuse_if_held(connection, uuid)
