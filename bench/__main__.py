@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "fidelity"]
+NAMES = ["tokens", "masking", "stores", "window", "fidelity"]
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from orihon.records import Call
 from orihon.settings import Settings
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
-CASES = 20_000 if DEEP else 250
+CASES = 5_000 if DEEP else 250
 
 SYSTEM = "You fix bugs in a shop."
 REQUEST = "The total of an empty basket is wrong; see src/shop/basket.py."

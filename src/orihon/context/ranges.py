@@ -52,3 +52,14 @@ def contains(ranges: Ranges, number: int) -> bool:
 def last_of(ranges: Ranges) -> int:
     """The largest number; 0 when there is none."""
     return ranges[-1][1] if ranges else 0
+
+
+def coarse(ranges: Ranges, gap: int) -> Ranges:
+    """Fewer and larger ranges that hold the same numbers, and those of the small gaps between them."""
+    found: list[Range] = []
+    for first, last in ranges:
+        if found and first - found[-1][1] <= gap:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return tuple(found)

@@ -28,6 +28,7 @@ from orihon.records import Message
 from orihon.tokens import Counter
 
 PAGE = 256  # messages that are read at a time
+GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
@@ -117,7 +118,12 @@ class _Desk:
 
     def shown(self, hidden: Ranges) -> list[Message]:
         """What is visible and not left out, and what always is, in order."""
-        found = {m.seq: m for first, last in without(self.visible, hidden) for m in self.read(first, last)}
+        wanted = without(self.visible, hidden)
+        found: dict[int, Message] = {}
+        for first, last in number_ranges.coarse(wanted, GAP):
+            part = number_ranges.after(number_ranges.upto(wanted, last), first - 1)
+            numbers = {number for one, other in part for number in range(one, other + 1)}
+            found |= {message.seq: message for message in self.read(first, last) if message.seq in numbers}
         return [message for _, message in sorted((self.always | found).items())]
 
     # what they look like

@@ -14,6 +14,7 @@ def keep(path: Path) -> None:
     with suppress(OSError):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            os.fchmod(fd, 0o600)
             os.posix_fallocate(fd, 0, RESERVE_BYTES)
         finally:
             os.close(fd)

@@ -35,7 +35,7 @@ CALLS = ("write", "pwrite", "fsync", "ftruncate", "rename", "replace", "mkdir", 
 CHANGES = os.O_CREAT | os.O_TRUNC
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 MEMORY = Path("/dev/shm")  # noqa: S108 - where a sync costs nothing
-MANY = 250  # a commit of SQLite writes many pages one after another, and which of them comes last says little
+MANY = 100  # a commit of SQLite writes many pages one after another, and which of them comes last says little
 NO_STRACE = "strace is not installed (apt-get install strace)"
 
 T = TypeVar("T")
