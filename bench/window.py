@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from bench.messages import text
-from orihon.context.frame import Budget, Texts
+from orihon.context.frame import Budget, Composed, Texts
 from orihon.context.pick import StandIn
 from orihon.context.view import View, step
-from orihon.context.window import compose
+from orihon.context.window import Shelf, compose
 from orihon.context.wire import openai
 from orihon.records import Event, Message
 from orihon.stores.base import Lease
@@ -45,10 +45,12 @@ def _window_ms(place: Path, count: int) -> tuple[float, float]:
                 _message("user" if number % 9 == 0 else "assistant", f"message {number} about part_{number % 50}.py")
             )
         view, stand_ins, fold = _folded(lease)
+        shelf = Shelf()
         times = []
-        for _ in range(40):
+        for number in range(40):
+            lease.append(_message("user", f"and now {number}"))
             began = time.perf_counter()
-            composed = _compose(lease, view, stand_ins)
+            composed = _compose(lease, view, stand_ins, shelf)
             openai(composed.messages)
             times.append(time.perf_counter() - began)
     return statistics.median(times) * 1000, fold
@@ -66,7 +68,7 @@ def _folded(lease: Lease) -> tuple[View, dict[int, StandIn], float]:
     return step(View(), event), {one.seq: one for one in batch.stand_ins}, fold
 
 
-def _compose(lease: Lease, view: View, stand_ins: dict[int, StandIn]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _compose(lease: Lease, view: View, stand_ins: dict[int, StandIn], shelf: Shelf | None = None) -> Composed:
     def read(first: int, last: int) -> list[Message]:
         return list(lease.store.read(lease.uuid, Message, first=first, last=last))
 

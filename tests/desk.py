@@ -5,7 +5,7 @@ import msgspec
 from orihon.context.frame import Budget, Policy, Texts
 from orihon.context.pick import StandIn
 from orihon.context.view import View, step
-from orihon.context.window import compose
+from orihon.context.window import Shelf, compose
 from orihon.records import Event, Message
 from orihon.tokens import counter
 
@@ -21,6 +21,7 @@ class Desk:
         self.texts = Texts()
         self.handles = True
         self.policy = Policy()
+        self.shelf = Shelf()
 
     def add(self, role, content="", **fields):
         made = Message(seq=len(self.log) + 1, role=role, content=content, timestamp="", tokens=0, **fields)
@@ -48,7 +49,7 @@ class Desk:
     def window(self):
         composed = compose(
             self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=self.texts,
-            stand_ins=self.stand_ins(), handles=self.handles, policy=self.policy,
+            stand_ins=self.stand_ins(), handles=self.handles, policy=self.policy, shelf=self.shelf,
         )  # fmt: skip
         if composed.batch is not None:
             first = len(self.folds) + 1

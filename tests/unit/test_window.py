@@ -114,6 +114,23 @@ def test_a_resumed_task_sends_the_same_bytes():
     assert sent(other.window()) == sent(desk.window())
 
 
+def test_the_shelf_changes_nothing_but_the_reading():
+    """With and without what the last window left on the shelf the bytes are the same, and only new messages are read."""
+    desk = started()
+    for turn in range(60):
+        work(desk, 1, start=turn)
+        composed = desk.window()
+        fresh = Desk(16_000)
+        fresh.log, fresh.folds, fresh.view = desk.log, desk.folds, desk.view
+        assert sent(fresh.window()) == sent(desk.window())
+    read = []
+    desk.read = lambda first, last: read.append((first, last)) or desk.log[first - 1 : last]
+    desk.add("user", "one more")
+    desk.window()
+    assert composed.report.whole > 10
+    assert read == [(len(desk.log), len(desk.log))]
+
+
 def test_everything_that_is_hidden_can_be_had_by_its_handle():
     """Each mark names a message of the log, and what is left out whole is in the report."""
     desk = started()

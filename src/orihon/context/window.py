@@ -22,7 +22,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.repair import repair
-from orihon.context.view import View
+from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
 from orihon.tokens import Counter
@@ -33,6 +33,23 @@ STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
+
+
+class Shelf:
+    """The messages of the last window as it showed them, so that the next one reads only what is new.
+
+    It is no larger than a window, belongs to one task, and is emptied by whatever changes the view.
+    """
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.messages: dict[int, Message] = {}
+        self.always: dict[int, Message] = {}
+
+    def look_at(self, state: State) -> None:
+        """Keep what is there as long as the view is the same."""
+        if self.state != state:
+            self.state, self.messages, self.always = state, {}, {}
 
 
 def compose(
@@ -46,9 +63,12 @@ def compose(
     stand_ins: Mapping[int, StandIn],
     handles: bool = True,
     policy: Policy = Policy(),  # noqa: B008 - it is frozen
+    shelf: Shelf | None = None,
 ) -> Composed:
     """The window now; with a new batch of folds when it had become too full."""
-    desk = _Desk(view, read, last, budget, counter, texts, handles)
+    shelf = shelf or Shelf()
+    shelf.look_at(view.state)
+    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf)
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
@@ -78,12 +98,16 @@ class _Desk:
         counter: Counter,
         texts: Texts,
         handles: bool,  # noqa: FBT001
+        shelf: Shelf,
     ) -> None:
+        self.shelf = shelf
         self.view, self.read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         covered = view.state.summary.ranges if view.state.summary else ()
         self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
-        self.always = self._always()
+        self.always = shelf.always or self._always()
+        if any(message.role == "user" for message in self.always.values()):  # before the first request it may change
+            shelf.always = self.always
 
     # which messages
 
@@ -118,12 +142,12 @@ class _Desk:
 
     def shown(self, hidden: Ranges) -> list[Message]:
         """What is visible and not left out, and what always is, in order."""
-        wanted = without(self.visible, hidden)
-        found: dict[int, Message] = {}
-        for first, last in number_ranges.coarse(wanted, GAP):
-            part = number_ranges.after(number_ranges.upto(wanted, last), first - 1)
-            numbers = {number for one, other in part for number in range(one, other + 1)}
-            found |= {message.seq: message for message in self.read(first, last) if message.seq in numbers}
+        wanted = {number for first, last in without(self.visible, hidden) for number in range(first, last + 1)}
+        wanted -= self.always.keys()
+        found = {number: message for number, message in self.shelf.messages.items() if number in wanted}
+        missing = joined((number, number) for number in wanted - found.keys())
+        for first, last in number_ranges.coarse(missing, GAP):
+            found |= {message.seq: message for message in self.read(first, last) if message.seq in wanted}
         return [message for _, message in sorted((self.always | found).items())]
 
     # what they look like
@@ -139,7 +163,9 @@ class _Desk:
         request = next((message.seq for message in rest if message.role == "user"), 0)
         for message in rest:
             stand_in = stand_ins.get(message.seq)
-            self._put(draft, message.role, message if stand_in is None else apply(message, stand_in))
+            shown = message if stand_in is None else apply(message, stand_in)
+            self._put(draft, message.role, shown)
+            self.shelf.messages[message.seq] = shown
             draft.whole += stand_in is None
             draft.folded += stand_in is not None
             if message.seq == request:
@@ -168,6 +194,7 @@ class _Desk:
 
     def chosen(self, policy: Policy) -> Composed:
         """The window of a policy that chooses whole messages, anew each time."""
+        self.shelf = Shelf()
         considered, older = self._considered()
         free = [message for message in considered if message.seq not in self.always]
         stand_ins: dict[int, StandIn] = {}
@@ -188,6 +215,7 @@ class _Desk:
 
     def folded(self, before: int) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
+        self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         considered, older = self._considered()
         texts = (
             self.texts.sticky,
