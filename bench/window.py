@@ -72,7 +72,9 @@ def _compose(lease: Lease, view: View, stand_ins: dict[int, StandIn], shelf: She
     def read(first: int, last: int) -> list[Message]:
         return list(lease.store.read(lease.uuid, Message, first=first, last=last))
 
-    return compose(view, read, lease.last(Message), budget=BUDGET, counter=COUNTER, texts=Texts(), stand_ins=stand_ins)
+    return compose(
+        view, read, lease.last(Message), budget=BUDGET, counter=COUNTER, texts=Texts(), stand_ins=stand_ins, shelf=shelf
+    )
 
 
 def _fold_ms(tokens: int) -> float:

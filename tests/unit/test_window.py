@@ -115,7 +115,7 @@ def test_a_resumed_task_sends_the_same_bytes():
 
 
 def test_the_shelf_changes_nothing_but_the_reading():
-    """With and without what the last window left on the shelf the bytes are the same, and only new messages are read."""
+    """With what the last window left on the shelf the bytes are the same, and only new messages are read."""
     desk = started()
     for turn in range(60):
         work(desk, 1, start=turn)

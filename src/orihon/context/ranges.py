@@ -38,10 +38,20 @@ def after(ranges: Ranges, number: int) -> Ranges:
 
 
 def without(ranges: Ranges, hidden: Ranges) -> Ranges:
-    """What is in one and not in the other."""
-    for first, last in hidden:
-        ranges = upto(ranges, first - 1) + after(ranges, last)
-    return joined(ranges)
+    """What is in one and not in the other; both are walked through once, side by side."""
+    found: list[Range] = []
+    gaps = iter(joined(hidden))
+    gap = next(gaps, None)
+    for first, last in ranges:
+        start = first
+        while gap is not None and gap[0] <= last:
+            found.append((start, gap[0] - 1))  # empty, when the gap began before
+            start = max(start, gap[1] + 1)
+            if gap[1] > last:
+                break  # it reaches into the next range
+            gap = next(gaps, None)
+        found.append((start, last))
+    return joined(found)
 
 
 def contains(ranges: Ranges, number: int) -> bool:

@@ -163,7 +163,8 @@ class _Desk:
         request = next((message.seq for message in rest if message.role == "user"), 0)
         for message in rest:
             stand_in = stand_ins.get(message.seq)
-            shown = message if stand_in is None else apply(message, stand_in)
+            ready = stand_in is None or self.shelf.messages.get(message.seq) is message
+            shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
             draft.whole += stand_in is None
@@ -271,6 +272,7 @@ class _Desk:
             if free:
                 largest = max(free, key=lambda message: message.tokens).seq
                 stand_ins[largest] = self._stub(whole[largest], cap)
+                self.shelf.messages.pop(largest, None)
                 done.add(largest)
             elif cap > LEAST_TOKENS:
                 cap //= 2
