@@ -1,6 +1,8 @@
 """When a summary is due, and what it would cover."""
 
-from orihon.context.compress import covered_ranges, should_compress, to_cover
+import msgspec
+
+from orihon.context.compress import covered_ranges, important, should_compress, to_cover
 from orihon.context.view import View
 from orihon.records import Call, Message
 
@@ -32,6 +34,16 @@ def test_the_newest_five_stay_and_no_unit_is_torn():
     assert [message.seq for message in covered] == [2, 3, 4, 5, 6, 7, 8]
     assert to_cover(log(1)) == []
     assert [message.seq for message in to_cover(log(6), keep_recent=0)] == list(range(2, 15))
+
+
+def test_what_is_important_stays_beside_the_summary():
+    """Units of importance 0.8 and more are kept, the newest first, inside a cap."""
+    made = log(6)
+    made[3] = msgspec.structs.replace(made[3], is_error=True)
+    made[7] = msgspec.structs.replace(made[7], is_error=True)
+    assert important(made[1:], max_tokens=100) == (3, 7)
+    assert important(made[1:], max_tokens=3) == (7,)
+    assert important(made[1:], max_tokens=1) == ()
 
 
 def test_what_it_stands_for():

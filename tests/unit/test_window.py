@@ -269,6 +269,15 @@ def test_a_summary_stands_for_its_ranges():
     assert shown == [1, 2, 0, 6, *range(19, 23)] or shown == [1, 2, 0, 5, 6, *range(19, 23)]
 
 
+def test_errors_stay_beside_a_summary():
+    """A unit that the compression kept is shown after the summary that covers it."""
+    desk = started()
+    work(desk, 10)
+    desk.texts = Texts(summary="We looked at ten modules.")
+    desk.event("summary", id=1, ranges=[[1, 18]], kept=[7])
+    assert [message.seq for message in desk.window().messages] == [1, 2, 0, 7, 8, *range(19, 23)]
+
+
 def test_the_policy_importance():
     """24 messages at most, the newest 40 % among them, errors before chatter, no pair torn."""
     desk = started(200_000)

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from orihon.context.importance import importance
 from orihon.context.ranges import Ranges, joined, upto
 from orihon.context.summary import Limits, Outcome, Summariser, summarise
 from orihon.context.units import units_of
 from orihon.context.view import View
 from orihon.records import Message
 from orihon.tokens import Counter
+
+KEPT_IMPORTANCE = 0.8
+KEPT_SHARE = 0.05  # of the context length, for what stays beside a summary
 
 
 def should_compress(
@@ -41,12 +45,25 @@ def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:
     return joined(upto(view.state.ranges, last))
 
 
+def important(covered: Sequence[Message], *, max_tokens: int) -> tuple[int, ...]:
+    """The units that a summary should not swallow, by their first messages: the newest first, as many as fit."""
+    found: list[int] = []
+    room = max_tokens
+    for unit in reversed(units_of(covered)):
+        tokens = sum(message.tokens for message in unit)
+        if tokens <= room and max(map(importance, unit)) >= KEPT_IMPORTANCE:
+            found.append(unit[0].seq)
+            room -= tokens
+    return tuple(sorted(found))
+
+
 class Compression(msgspec.Struct, frozen=True, kw_only=True):
     """What a compression would change: nothing counts before the caller stores it."""
 
     outcome: Outcome
     ranges: Ranges
     messages: int
+    kept: tuple[int, ...] = ()
 
     @property
     def saved(self) -> int:
@@ -81,5 +98,6 @@ def compress(
         language=language,
         template=template,
     )
-    made = Compression(outcome=outcome, ranges=covered_ranges(view, covered), messages=len(covered))
+    kept = important(covered, max_tokens=int(limits.context_length * KEPT_SHARE))
+    made = Compression(outcome=outcome, ranges=covered_ranges(view, covered), messages=len(covered), kept=kept)
     return made if made.saved > 0 else None

@@ -9,7 +9,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     tangent   {}                        a side conversation begins; tangents nest
     end       {keep, tail?, summary?}   it ends: nothing of it stays, or a range of it, or a summary in its place
     folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
-    summary   {id, ranges}              a summary of exactly these ranges
+    summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown
     sticky    {files}                   the whole list of sticky files, each with the version to show
     snapshot  {…}                       a partial update of goal, completed actions, phase, observations
@@ -38,11 +38,12 @@ MAX_UNDOS = 32
 MAX_SUMMARIES = 32
 
 
-class Covered(msgspec.Struct, frozen=True):
-    """A summary and the ranges that it stands for."""
+class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A summary, the ranges that it stands for, and what of them is so important that it is shown beside it."""
 
     id: int
     ranges: Ranges
+    kept: tuple[int, ...] = ()
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -195,7 +196,8 @@ def _folds(current: View, event: Event) -> View:
 
 
 def _summary(current: View, event: Event) -> View:
-    covered = Covered(_number(event.data["id"]), joined(msgspec.convert(event.data["ranges"], Ranges)))
+    covered = msgspec.convert(event.data, Covered)
+    covered = msgspec.structs.replace(covered, id=_number(covered.id), ranges=joined(covered.ranges))
     then = _changed(current, summaries=(*current.state.summaries, covered)[-MAX_SUMMARIES:])
     return msgspec.structs.replace(_undoable(current, event, then), rests=False)
 

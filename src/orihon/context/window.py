@@ -112,7 +112,7 @@ class _Desk:
     # which messages
 
     def _always(self) -> dict[int, Message]:
-        """The system prompt, the first request and the pinned units: shown wherever they are."""
+        """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
         found: dict[int, Message] = {}
         for message in self.read(1, 1):
             if message.role == "system":
@@ -120,7 +120,8 @@ class _Desk:
         request = next(self._requests(), None)
         if request is not None:
             found[request.seq] = request
-        for seq in self.view.state.pins:
+        beside = self.view.state.summary.kept if self.view.state.summary else ()
+        for seq in (*self.view.state.pins, *beside):
             found |= {message.seq: message for message in self._unit(seq)}
         return found
 
