@@ -83,7 +83,12 @@ def rate(hits: gate.Gate, text: str, size: int) -> float:
     return len(text.encode()) / best / 1e6
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Score the samples that were named, and measure the speed."""
     for argument in sys.argv[1:]:
         score(Path(argument))
     speed()
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from orihon.errors import Corrupt
+from orihon.errors import Corrupt, UsageError
 from orihon.records import (
     Blob,
     Call,
@@ -95,6 +95,16 @@ def encode(record: Record) -> bytes:
     return data if b'"unknown":' not in data else _ENCODER.encode(_flat(record))
 
 
+def check(line: bytes, kind: type[Record]) -> None:
+    """Refuse a line that could be written but not read again: a struct that was made by hand checks nothing."""
+    try:
+        _DECODERS[kind].decode(line)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, msgspec.ValidationError) and "unknown field" in str(error):
+            return  # what somebody else's version knows is kept
+        raise UsageError(f"A {kind.__name__} cannot be stored so: {error}.", hint="See orihon.records.") from error
+
+
 def decode_line(line: bytes, kind: type[R]) -> R:
     """Read one line, also an old, foreign or slightly broken one; raise Corrupt with the reason when it cannot be."""
     if len(line) > MAX_LINE_BYTES:
@@ -134,6 +144,11 @@ def clean_value(value: Any, *, depth: int = 0) -> Any:  # noqa: PLR0911 - one li
     if isinstance(value, list | tuple | set | frozenset):
         return [clean_value(item, depth=depth + 1) for item in value]
     return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+
+
+def cleaned(record: R) -> R:
+    """The record with every text in it cleaned, wherever it stands."""
+    return msgspec.convert(clean_value(msgspec.to_builtins(record)), type(record))
 
 
 def json_or_text(text: str) -> Any:

@@ -24,6 +24,7 @@ _TEXTS: dict[type[Record], tuple[str, ...]] = {
 }
 _VALUES: dict[type[Record], tuple[str, ...]] = {
     Event: ("data",),
+    Fold: ("arguments",),
     Metadata: ("config",),
     PlanEntry: ("data",),
     ToolCall: ("args", "result"),

@@ -20,8 +20,9 @@ Activity = Literal["initializing", "processing", "compressing", "completing", ""
 SummaryKind = Literal["rolling", "final", "tangent"]
 PlanKind = Literal["plan", "revision", "reflection", "verification", "replan_decision"]
 
-Seq = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
+MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps
+Seq = Annotated[int, Meta(ge=1, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=MOST)]
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -6,12 +6,13 @@ import click
 import msgspec
 
 from orihon.cli.progress import Progress, amount
+from orihon.config import load
 from orihon.errors import Conflict
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
 from orihon.ops.doctor import require
 from orihon.ops.tally import Tally, counted
-from orihon.stores import open_store
+from orihon.stores import open_store, options_of
 
 FAILED = Conflict.exit_code
 
@@ -38,7 +39,8 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
     require(source)
-    with open_store(source) as origin, open_store(target) as goal, Progress() as progress:
+    options = options_of(load())
+    with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 
         def tell(tally: Tally) -> None:
             progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records read, {amount(tally.size_bytes)}")
@@ -48,7 +50,7 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
         click.echo(msgspec.json.encode(copied).decode())
     else:
         _print(copied)
-    context.exit(FAILED if copied.failures else 0)
+    context.exit(FAILED if copied.failures or copied.broken else 0)
 
 
 def _print(copied: Copied) -> None:
@@ -63,5 +65,7 @@ def _print(copied: Copied) -> None:
         f"{counted(copied.records, 'record')}, {counted(copied.blobs, 'blob')}, {amount(copied.size_bytes)}. "
         f"New in the target: {counted(copied.appended, 'record')}. {copied.seconds:.1f} seconds."
     )
+    if copied.broken:
+        click.echo(f"{counted(copied.broken, 'line')} of the source could not be read and copied.", err=True)
     if copied.failures:
         click.echo(f"{counted(len(copied.failures), 'task')} could not be copied.", err=True)

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, UsageError
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, StoreUnavailable, UsageError
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import TaskRow
 from orihon.stores.base import Problem, Query, Store
+from orihon.stores.files import Refused
 
 MANY = 1000  # sentences that are kept
 
@@ -69,7 +70,7 @@ def copy(
             task = TaskCopy(source, target, row, tally, flawed)
             try:
                 figures = task.run()
-            except (Conflict, Corrupt, LeaseHeld, NotFound) as error:
+            except (Conflict, Corrupt, LeaseHeld, NotFound, Refused, StoreUnavailable) as error:
                 copied.failures.append(f"Task {row.uuid}: {error.message}")
             else:
                 copied.count(figures)
@@ -84,12 +85,13 @@ def _chosen(source: Store, tasks: list[str]) -> Iterator[TaskRow]:
         yield from source.find()
         return
     for uuid in dict.fromkeys(tasks):
-        found = list(source.find(Query(uuid=uuid, limit=2)))
-        if not found:
+        found = list(source.find(Query(uuid=uuid)))
+        exact = [row for row in found if row.uuid == uuid] or found
+        if not exact:
             raise NotFound(kind="task", id=uuid)
-        if len(found) > 1 and found[0].uuid != uuid:
+        if len(exact) > 1:
             raise UsageError(f"More than one task begins with {uuid!r}.", hint="Give more of its uuid.")
-        yield found[0]
+        yield exact[0]
 
 
 @contextmanager
@@ -104,7 +106,7 @@ def _listening(source: Store, copied: Copied, flawed: set[str]) -> Iterator[None
             heard.add(place)
             flawed.add(problem.uuid)
             copied.broken += 1
-            copied.note(f"Task {problem.uuid}: {problem.where} cannot be copied: {problem.reason}")
+            copied.note(f"Task {problem.uuid} cannot be copied whole: {problem}")
 
     source.options = msgspec.structs.replace(before, report=report)
     try:

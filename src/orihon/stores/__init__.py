@@ -7,22 +7,41 @@ memory:                     nothing outlives the process
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import UsageError
+from orihon.section import Secret, each
+from orihon.settings import Settings
 
 if TYPE_CHECKING:
     from orihon.stores.base import Options, Store
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "options_of"]
 
 SCHEMES = "a directory, sqlite:///FILE, or memory:"
 
 
+def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
+    """How a store behaves by the settings; the secrets that the process was given are known to it literally."""
+    from orihon.secrets import KnownSecrets  # noqa: PLC0415 - only what is used is loaded
+    from orihon.stores.base import Options  # noqa: PLC0415
+
+    given = [setting.value.reveal() for setting in each(settings) if isinstance(setting.value, Secret)]
+    return Options(
+        durability=settings.context_storage.durability,
+        heartbeat_seconds=settings.lease.heartbeat_seconds,
+        expiry_seconds=settings.lease.expiry_seconds,
+        known=KnownSecrets.gather(os.environ if environ is None else environ, given),
+    )
+
+
 def open_store(url: str | Path, options: Options | None = None) -> Store:
     """Open the store that a URL or a path names; it is made if it is not there."""
+    options = options or options_of(Settings())
     text = str(url)
     scheme, separator, rest = text.partition(":")
     if not text or "\0" in text:

@@ -29,7 +29,6 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import re
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -39,7 +38,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import msgspec
 
 from orihon import codec
-from orihon.errors import Corrupt, NotFound, UsageError
+from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
 from orihon.funnel import admit
 from orihon.records import (
     Blob,
@@ -57,6 +56,7 @@ from orihon.records import (
     ToolCall,
 )
 from orihon.secrets import KnownSecrets
+from orihon.stores.checks import checked_changes
 from orihon.tokens import Counter, counter
 
 log = logging.getLogger("orihon")
@@ -201,6 +201,8 @@ class Lease(ABC):
     """The right to write one task."""
 
     def __init__(self, store: Store, metadata: Metadata, fence: int) -> None:
+        if metadata.format > FORMAT:
+            raise SchemaMismatch(f"Task {metadata.uuid} has format {metadata.format}; this version knows {FORMAT}.")
         self.store = store
         self.metadata = metadata
         self.uuid = metadata.uuid
@@ -224,8 +226,8 @@ class Lease(ABC):
         """Keep bytes; they are on disk before a line can name them. The same bytes are kept once."""
 
     @abstractmethod
-    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
-        """Change the row: `add` increments counters, the rest is set. A new status moves the task."""
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
+        """Set some columns of the row and add to others, in one step that a crash does not tear."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -237,6 +239,10 @@ class Lease(ABC):
 
     # what is the same for all of them
 
+    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+        """Change the row: `add` increments counters, the rest is set. A new status moves the task."""
+        return self.change(*checked_changes(changes, add or {}, self.store.options.known))
+
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
         with self.lock:
@@ -244,15 +250,18 @@ class Lease(ABC):
                 known = self._known_keys().get(codec.clean_text(record.key))
                 if known is not None:
                     return known
+            if type(record) not in LISTS or isinstance(record, Metadata):
+                raise UsageError(f"A {type(record).__name__} cannot be appended.", hint="Append a record of a list.")
             name, field = LISTS[type(record)]
             record = self._stamp(admit(record, self.store.options.known), field)
             number: int = getattr(record, field)
-            line = codec.encode_line(record)
+            line = _line(record)
             if len(line) > codec.MAX_LINE_BYTES:
                 raise UsageError(
                     f"One of the {name} has {len(line):,} bytes; a line holds {codec.MAX_LINE_BYTES:,} at most.",
                     hint="Keep large data in a blob (`put`) and name it in the record.",
                 )
+            codec.check(line, type(record))
             try:
                 self.write(name, number, line, record)
                 if isinstance(record, Message) and record.key is not None:
@@ -330,16 +339,11 @@ class Lease(ABC):
         self.close()
 
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
-
-
-def checked(uuid: str) -> str:
-    """An id from outside, before it is used for anything."""
-    if not _ID.fullmatch(uuid):
-        raise UsageError(
-            f"A task id cannot be {uuid[:80]!a}.", hint="Allowed are 1 to 64 letters, digits, `_` and `-`."
-        )
-    return uuid
+def _line(record: Record) -> bytes:
+    try:
+        return codec.encode_line(record)
+    except UnicodeEncodeError:  # half a character in a field that nobody reads as text
+        return codec.encode_line(codec.cleaned(record))
 
 
 def first_row(metadata: Metadata, status: Status, fence: int) -> TaskRow:

@@ -91,6 +91,8 @@ class Database:
         ((version,),) = self.all("PRAGMA user_version")
         if version > SCHEMA_VERSION:
             raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
+        if self.schema and version == 0 and not self._has_tasks() and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
         if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
             with self.transaction() as connection:
                 for name in self.schema:

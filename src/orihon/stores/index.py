@@ -19,7 +19,7 @@ import msgspec
 
 from orihon.codec import MAX_LINE_BYTES, decode_line
 from orihon.errors import Corrupt
-from orihon.records import Message
+from orihon.records import Count, Message, Seq
 from orihon.stores.files import open_file, write_all
 from orihon.stores.sources import Source, lines_from
 
@@ -49,9 +49,9 @@ class Entry(NamedTuple):
 
 
 class _Numbers(msgspec.Struct):
-    seq: int
-    tokens: int = 0
-    token_count: int = 0
+    seq: Seq
+    tokens: Count = 0
+    token_count: Count = 0
 
 
 _numbers = msgspec.json.Decoder(_Numbers)

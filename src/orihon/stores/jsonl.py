@@ -20,10 +20,10 @@ from pathlib import Path
 
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, StoreUnavailable
-from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
-from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store, checked
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
+from orihon.stores.checks import checked, checked_task
 from orihon.stores.database import Database
 from orihon.stores.files import (
     directory_handle,
@@ -59,8 +59,12 @@ class JsonlStore(Store):
             for place in PLACES:
                 make_directory(self.base / place)
         self.database = Database(self.base / "tasks.db", ("tasks",))
-        clear_up(self)
-        reconcile(self)
+        try:
+            clear_up(self)
+            reconcile(self)
+        except BaseException:
+            self.database.close()
+            raise
 
     # the ten verbs
 
@@ -70,9 +74,10 @@ class JsonlStore(Store):
         checked(uuid)
         if create is None:
             return JsonlLease.take(self, uuid)
+        create = checked_task(uuid, create, self.options.known)
         if self.place_of(uuid) is not None:
             raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-        return JsonlLease.create(self, admit(create, self.options.known), status)
+        return JsonlLease.create(self, create, status)
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
         return rows.find(self.database, query or Query())

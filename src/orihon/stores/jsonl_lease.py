@@ -136,13 +136,13 @@ class JsonlLease(Lease):
                 replace_file(sha256, data, folder, durable=self._durable)
             return Blob(sha256=sha256, size_bytes=len(data))
 
-    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
         self._check()
         with self.lock, disk_errors(f"The state of task {self.uuid} cannot be written"):
             moves = changes.get("status", self.row.status) != self.row.status
             if moves:
                 self.sync()
-            self._save(changes, add or {}, durable=moves and self._durable)
+            self._save(changes, add, durable=moves and self._durable)
             return self.row
 
     def sync(self) -> None:

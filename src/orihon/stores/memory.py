@@ -15,9 +15,9 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
-from orihon.funnel import admit
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
-from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
+from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
+from orihon.stores.checks import checked_task
 from orihon.stores.identity import me
 
 
@@ -46,8 +46,8 @@ class MemoryStore(Store):
             if create is not None:
                 if uuid in self.tasks:
                     raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-                create = admit(create, self.options.known)
-                self.tasks[checked(uuid)] = _Task(create, first_row(create, status, fence=0))
+                create = checked_task(uuid, create, self.options.known)
+                self.tasks[uuid] = _Task(create, first_row(create, status, fence=0))
             task = self._task(uuid)
             if task.holder is not None:
                 raise LeaseHeld(f"Task {uuid} is held by {me()}.", owner=str(me()))
@@ -114,10 +114,10 @@ class MemoryLease(Lease):
         self.task.blobs[sha256] = bytes(data)
         return Blob(sha256=sha256, size_bytes=len(data))
 
-    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
         with self.lock:
             self._check()
-            sums = {name: getattr(self.task.row, name) + more for name, more in (add or {}).items()}
+            sums = {name: getattr(self.task.row, name) + more for name, more in add.items()}
             stamped = {"updated_at": codec.now()} | changes | sums
             self.task.row = msgspec.structs.replace(self.task.row, **stamped)
             return self.task.row

@@ -15,7 +15,8 @@ def keep(path: Path) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(fd, 0o600)
-            os.posix_fallocate(fd, 0, RESERVE_BYTES)
+            if hasattr(os, "posix_fallocate"):  # macOS has none, and keeps nothing
+                os.posix_fallocate(fd, 0, RESERVE_BYTES)
         finally:
             os.close(fd)
 

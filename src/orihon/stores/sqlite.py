@@ -23,10 +23,10 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, NotWritten
-from orihon.funnel import admit
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
-from orihon.stores.base import LISTS, Lease, Options, Query, Store, checked, first_row
+from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
+from orihon.stores.checks import checked, checked_task
 from orihon.stores.database import Database
 from orihon.stores.identity import Owner, is_alive, me
 
@@ -61,9 +61,13 @@ class SqliteStore(Store):
         self.leases: set[Lease] = set()
         self.syncs = self.options.durability != "os"
         # three connections, so that a reader does not wait for a writer's disk, nor a heartbeat for either
-        self.writer = Database(path, ("tasks", "lists"), durable=self.options.durability == "message")
-        self.reader = Database(path)
-        self.renewer = Database(path)
+        with ExitStack() as opened:
+            self.writer = Database(path, ("tasks", "lists"), durable=self.options.durability == "message")
+            opened.callback(self.writer.close)
+            self.reader = Database(path)
+            opened.callback(self.reader.close)
+            self.renewer = Database(path)
+            opened.pop_all()
         self.reserve = path.with_name(f"{path.name}-reserve")
         reserve.keep(self.reserve)
 
@@ -71,9 +75,10 @@ class SqliteStore(Store):
         from orihon.stores.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
 
         checked(uuid)
+        create = None if create is None else checked_task(uuid, create, self.options.known)
         with self.writer.transaction(durable=self.syncs) as connection:
             if create is not None:
-                _create(connection, admit(create, self.options.known), status)
+                _create(connection, create, status)
             self._refuse_if_held(connection, uuid)
             holder = Holder(**msgspec.structs.asdict(me()), since=codec.now())
             owner = msgspec.json.encode(holder).decode()

@@ -76,13 +76,13 @@ class SqliteLease(Lease):
                 self._renew(self.store.writer)  # it is there already, or the lease is not ours any more
             return Blob(sha256=sha256, size_bytes=len(data))
 
-    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
         with self.lock:
             self._check()
             durable = "status" in changes and self.store.syncs
             changes = {"updated_at": codec.now()} | changes
             with self.store.writer.transaction(durable=durable) as connection:
-                if not rows.update(connection, self.uuid, changes, add or {}, lease=self._mine[1:]):
+                if not rows.update(connection, self.uuid, changes, add, lease=self._mine[1:]):
                     self._lose()
                 return rows.get(connection, self.uuid)
 

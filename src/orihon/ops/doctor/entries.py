@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from orihon.errors import UsageError
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.quiet import open_quietly
-from orihon.stores.base import checked
+from orihon.stores.checks import checked
 from orihon.stores.files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 TEMPORARY = re.compile(r"\..*\.new(-wal|-shm|-journal)?")

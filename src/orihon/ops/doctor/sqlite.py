@@ -41,7 +41,7 @@ def examine_sqlite(path: Path, tally: Tally, *, fix: bool) -> Iterator[Finding]:
     if fix and any(finding.fixable for finding in found):
         found = list(mended(found, lambda: _mend(path), lambda: _look_at_file(path)))
     yield from found
-    if not any(finding.level == "problem" for finding in found):
+    if not any(finding.level == "problem" and not finding.fixable for finding in found):
         yield from _contents(path, tally)
     yield Finding("ok", str(path), f"Looked at {tally} in {time.monotonic() - started:.1f} seconds.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from orihon.stores.state import DIRECTORIES, decode_row
 
 LEASE = frozenset({"lease_owner", "heartbeat_at"})  # what a row says beside what the files say
 TRIES = 3
+AT_WORK_SECONDS = 5
 
 
 class Whereabouts(NamedTuple):
@@ -49,10 +51,19 @@ def look_at_task(task: Whereabouts, table: Table | None, tally: Tally) -> list[F
             break
         if not os.path.lexists(task.base / task.where):
             return []  # it has moved on, and is met again where it went
-        if table is None or not table.refresh():
+        if table is None or not (table.refresh() or _is_at_work(task)):
             break
+        time.sleep(0.1)  # whoever is at it has written one half, and the other comes in a moment
         tally = Tally()  # what is looked at twice is counted once
     return found
+
+
+def _is_at_work(task: Whereabouts) -> bool:
+    """Whether somebody wrote the task's state just now."""
+    try:
+        return time.time() - (task.base / task.where / "state.json").stat().st_mtime < AT_WORK_SECONDS
+    except OSError:
+        return False
 
 
 def _look(task: Whereabouts, table: Table | None, tally: Tally) -> Iterator[Finding]:
