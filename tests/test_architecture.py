@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,17 @@ def test_every_command_is_in_the_readme(command):
     """What can be typed is written down, and its module holds a command of that name."""
     assert f"`orihon {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert getattr(importlib.import_module(f"orihon.cli.{command}"), command).name == command
+
+
+def test_hints_name_commands_that_exist():
+    """A message never sends somebody to a command that is not there."""
+    named = {name for path in MODULES for name in re.findall(r"`orihon ([a-z]+)", path.read_text(encoding="utf-8"))}
+    assert named <= set(COMMANDS), named - set(COMMANDS)
+
+
+def test_every_benchmark_can_be_run():
+    """Each name of `make bench` is a module with a `main`."""
+    names = ast.literal_eval(re.search(r"NAMES = (\[.*?\])", (ROOT / "bench" / "__main__.py").read_text("utf-8"))[1])
+    for name in names:
+        tree = ast.parse((ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8"))
+        assert any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body), name

@@ -34,8 +34,8 @@ from typing import ClassVar
 class OrihonError(Exception):
     """Something went wrong."""
 
-    exit_code: ClassVar[int] = 1
-    default_hint: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 70
+    default_hint: ClassVar[str] = "Run it again with --debug to see where it happened."
     default_retryable: ClassVar[bool] = False
 
     def __init__(self, message: str = "", *, hint: str = "", retryable: bool | None = None) -> None:
@@ -49,10 +49,13 @@ class UsageError(OrihonError, ValueError):
     """The call cannot be understood."""
 
     exit_code = 2
+    default_hint = "`orihon --help` lists the commands; docs/ describes the library."
 
 
 class SettingsError(UsageError):
     """A setting is wrong."""
+
+    default_hint = "docs/settings.md lists every setting; config.example.yaml shows them as a file."
 
     def __init__(self, message: str = "", *, where: str = "", path: str = "", hint: str = "") -> None:
         self.where, self.path = where, path
@@ -63,12 +66,13 @@ class StoreError(OrihonError):
     """The store could not do it."""
 
     exit_code = 3
+    default_hint = "`orihon doctor` looks at the store and explains."
 
 
 class NotFound(StoreError):
     """There is no such thing in the store."""
 
-    default_hint = "`orihon ls` lists the tasks."
+    default_hint = "Check the id; the table tasks of the store lists what there is."
 
     def __init__(self, message: str = "", *, kind: str = "task", id: str = "", hint: str = "") -> None:
         self.kind, self.id = kind, id
@@ -85,7 +89,7 @@ class Conflict(StoreError):
 class LeaseHeld(StoreError):
     """Another process is working on this task."""
 
-    default_hint = "Wait until it ends, or pause it with `orihon pause`."
+    default_hint = "Wait until that process ends."
     default_retryable = True
 
     def __init__(self, message: str = "", *, owner: str = "", hint: str = "") -> None:
@@ -112,7 +116,7 @@ class Corrupt(StoreError):
 class SchemaMismatch(StoreError):
     """The store was written by another version of Orihon."""
 
-    default_hint = "Use the version that wrote it, or run `orihon migrate`."
+    default_hint = "Use the version of Orihon that wrote it."
 
 
 class NotWritten(StoreError):
@@ -140,6 +144,7 @@ class ContextError(OrihonError):
     """The window could not be built."""
 
     exit_code = 4
+    default_hint = "Use a larger context_length, or start a new task."
 
 
 class BudgetTooSmall(ContextError):
@@ -155,21 +160,27 @@ class BudgetTooSmall(ContextError):
 class CompressionFailed(ContextError):
     """The summariser failed; the log and the window are unchanged."""
 
+    default_hint = "Try again, or compress without a model."
     default_retryable = True
 
 
 class TangentError(ContextError):
     """The tangent cannot be left this way."""
 
+    default_hint = "Look at which tangents are open, and leave the innermost first."
+
 
 class RunError(OrihonError):
     """The run ended early."""
 
     exit_code = 5
+    default_hint = "Nothing is lost; the task can be resumed."
 
 
 class LimitReached(RunError):
     """A limit of the run was reached."""
+
+    default_hint = "Raise the limit, and resume the task."
 
     def __init__(self, message: str = "", *, limit: str = "", hint: str = "") -> None:
         self.limit = limit
@@ -179,6 +190,10 @@ class LimitReached(RunError):
 class ModelError(RunError):
     """The model's provider failed."""
 
+    default_hint = "Check the provider's status, the key and the address in the settings."
+
 
 class ToolError(RunError):
     """A tool failed; the failure is recorded in the log."""
+
+    default_hint = "The log says what the tool was given and what it said."

@@ -40,6 +40,8 @@ def test_a_wrong_command_is_a_sentence():
     shown = orihon("cofnig")
     assert shown.returncode == 2
     assert "cofnig" in shown.stderr
+    assert "orihon --help" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 2
     assert "Traceback" not in shown.stderr
 
 
@@ -81,7 +83,7 @@ def test_debug_shows_the_traceback(tmp_path):
 @pytest.mark.parametrize(
     ("raised", "code"),
     [(errors.LeaseHeld(), 3), (errors.BudgetTooSmall(), 4), (errors.ModelError(), 5), (KeyboardInterrupt(), 130),
-     (RuntimeError("odd"), 1)],
+     (RuntimeError("odd"), 70)],
     ids=["store", "context", "run", "interrupt", "bug"],
 )  # fmt: skip
 def test_exit_codes(raised, code, monkeypatch, capsys):

@@ -17,9 +17,9 @@ def test_every_error_is_complete(kind):
     assert f"─ {kind.__name__}" in (errors.__doc__ or "") or kind is OrihonError
     assert error.message.endswith(".")
     assert str(error) == error.message
-    assert isinstance(error.hint, str)
+    assert error.hint.endswith(".")
     assert isinstance(error.retryable, bool)
-    assert error.exit_code in {1, 2, 3, 4, 5}
+    assert error.exit_code in {70, 2, 3, 4, 5}
 
 
 def test_the_drawing_says_which_can_be_retried():

@@ -21,7 +21,7 @@ COMMANDS = {
     "demo": "show what Orihon does, offline",
     "doctor": "look whether all is well with a store, and repair it",
 }
-UNEXPECTED, INTERRUPTED = 1, 130
+UNEXPECTED, INTERRUPTED = 70, 130
 
 
 class LazyGroup(click.Group):
@@ -55,8 +55,12 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "orihon"
+        _say(error.format_message(), f"`{command} --help` shows how it is used.")
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        _say(error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")

@@ -183,5 +183,5 @@ def disk_errors(what: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            raise NotWritten(f"{what}: {reason}.", hint="Free some space (`orihon clean`), then repeat it.") from error
+            raise NotWritten(f"{what}: {reason}.", hint="Free some space, then repeat it.") from error
         raise StoreUnavailable(f"{what}: {reason}.") from error

@@ -109,7 +109,7 @@ class JsonlLease(Lease):
     def append(self, record: Record) -> int:
         self._check()  # before the lock, which a forked child may find locked for ever
         with self.lock:
-            list_file = self._lists.get(LISTS[type(record)][0])
+            list_file = self._lists.get(LISTS.get(type(record), ("", ""))[0])
             if list_file is not None and list_file.doubtful:
                 list_file.look_again()
             return super().append(record)

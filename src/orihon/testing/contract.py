@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
-from orihon.records import Message, Metadata, Part, ToolCall
+from orihon.records import Call, Message, Metadata, Part, ToolCall
 from orihon.stores.base import LISTS, SPILL_BYTES, Lease, Options, Problem, Query, Store
 from orihon.testing.machine import play
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
@@ -119,6 +119,35 @@ class StoreContract:
         assert message.content == "use [GITHUB_TOKEN]"
         assert message.masked
         assert TOKEN not in str(tool)
+
+    def test_rows_are_masked_and_checked(self, store: Store, lease: Lease) -> None:
+        """A reason is text from outside; a status, a column or a number that means nothing is refused."""
+        assert lease.update(error_message=f"bad {TOKEN}", reason="a\ud83d\0").error_message == "bad [GITHUB_TOKEN]"
+        for wrong in ({"status": "weird"}, {"uuid": "../x"}, {"colour": 1}, {"total_tokens": 2**70}):
+            with pytest.raises(UsageError):
+                lease.update(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            lease.update(add={"total_tokens": 2**70})
+        assert store.row(lease.uuid).status == "running"
+
+    def test_what_could_not_be_read_is_not_acknowledged(self, store: Store, lease: Lease) -> None:
+        """A record that no reader would take is refused, and so is what is not a record of a list."""
+        for wrong in (a_message(role="wizard"), a_message(tokens=-5), a_message(seq=2**60), lease.metadata, "text"):
+            with pytest.raises(UsageError):
+                lease.append(wrong)  # type: ignore[arg-type]
+        assert lease.append(a_message(tool_calls=[Call(id="\ud83d", name="f")])) == 1
+        assert len(list(store.read(lease.uuid, Message))) == 1
+
+    def test_a_task_is_made_under_its_own_name(self, store: Store) -> None:
+        """An id that differs from the metadata's, or a counter that does not exist, makes nothing."""
+        task = a_task()
+        for wrong in (
+            msgspec.structs.replace(task, uuid="other"),
+            msgspec.structs.replace(task, config={"tokens": "x"}),
+        ):
+            with pytest.raises(UsageError):
+                store.lease(task.uuid, create=wrong)
+        assert list(store.find()) == []
 
     def test_odd_text_is_the_same_everywhere(self, store: Store, lease: Lease) -> None:
         """Surrogates and NUL are decided before any store sees them."""
