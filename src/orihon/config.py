@@ -69,6 +69,8 @@ def _content(where: str, *, must_exist: bool) -> object:
     """What the file says; None if it says nothing or need not exist."""
     from orihon import yamlfile  # noqa: PLC0415 - importing this module must not cost the import of PyYAML
 
+    if "\0" not in where and Path(where).is_fifo():  # opening it would wait for somebody to write
+        raise SettingsError(f"{where}: this is a pipe, not a file.", where=where)
     try:
         with Path(where).open("rb") as file:
             content = file.read(MAX_BYTES + 1)

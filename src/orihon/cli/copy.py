@@ -7,7 +7,7 @@ import msgspec
 
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
-from orihon.errors import Conflict
+from orihon.errors import Conflict, UsageError
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
 from orihon.ops.doctor import require
@@ -39,6 +39,8 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
     require(source)
+    if target == "memory:":
+        raise UsageError("A copy in memory ends with this command.", hint="Copy to a directory or to sqlite:///FILE.")
     options = options_of(load())
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 

@@ -40,13 +40,15 @@ def demo(keep: Path | None, writer: tuple[str, str] | None) -> None:
     if writer is not None:
         _write_for_ever(*writer)
     if keep is not None:
-        _show(keep / "contexts")
+        click.echo(_look(keep / "contexts", _show(keep / "contexts")))
         return
     with tempfile.TemporaryDirectory(prefix="orihon-demo-") as folder:
         _show(Path(folder) / "contexts")
+    click.echo("`orihon demo --keep DIRECTORY` leaves the files there to look at.")
 
 
-def _show(place: Path) -> None:
+def _show(place: Path) -> str:
+    """Play it and print what happened; the id of the task."""
     click.echo(f"A writer appends messages to {place}, and is killed with kill -9 after {ACKNOWLEDGED} of them.\n")
     uuid = str(uuids.uuid4())
     acknowledged = _write_and_kill(place, uuid)
@@ -68,9 +70,8 @@ def _show(place: Path) -> None:
     _say("bytes on disk", f"{len(log.encode()):,}", f"{tokens:,} tokens by estimate")
     _say("secrets in the log", 0, "the writer had put a token into message 3; it is [GITHUB_TOKEN] now")
     _say("memory of this process", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
-    click.echo(
-        f"\nNothing here is faked; a message that went missing would have failed this command.\n\n{_look(place, uuid)}"
-    )
+    click.echo("\nNothing here is faked; a message that went missing would have failed this command.")
+    return uuid
 
 
 def _write_and_kill(place: Path, uuid: str) -> int:
@@ -118,7 +119,7 @@ def _look(place: Path, uuid: str) -> str:
     task = place / "running" / uuid
     query = "SELECT uuid, task_key, status FROM tasks"
     return (
-        "With --keep DIRECTORY the files stay, and can be looked at:\n"
+        "The files can be looked at:\n"
         f"  tail -1 {task}/messages.jsonl | jq\n"
         f'  grep \'"role":"user"\' {task}/messages.jsonl\n'
         f"  sqlite3 {place}/tasks.db '{query}'"

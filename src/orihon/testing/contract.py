@@ -125,7 +125,7 @@ class StoreContract:
         assert lease.update(error_message=f"bad {TOKEN}", reason="a\ud83d\0").error_message == "bad [GITHUB_TOKEN]"
         for wrong in ({"status": "weird"}, {"uuid": "../x"}, {"colour": 1}, {"total_tokens": 2**70}):
             with pytest.raises(UsageError):
-                lease.update(**wrong)  # type: ignore[arg-type]
+                lease.update(**wrong)
         with pytest.raises(UsageError):
             lease.update(add={"total_tokens": 2**70})
         assert store.row(lease.uuid).status == "running"
