@@ -1,4 +1,4 @@
-"""How good is the window? A replay of made-up sessions: no model, no network, the same figures on every machine.
+"""How good is the window? A replay of made-up transcripts: no model, no network, the same figures on every machine.
 
 An agent works on a made-up repository: it reads files, searches, edits and runs tests, mostly around what it saw
 lately, and now and then it comes back to something old. Before each of its replies the window is judged by what the
@@ -28,12 +28,12 @@ from orihon.context.pick import FOLD_AT, FOLD_TO, apply, pick
 from orihon.context.units import units_of
 from orihon.records import Call, Message
 
-SESSIONS, TURNS = 4, 150
+TRANSCRIPTS, TURNS = 4, 150
 LIMITS = (16_000, 32_000)
 AHEAD, NEAR = 5, 20
 READ, WRITE = 0.1, 1.25
 VERBS = ["load", "parse", "merge", "split", "check", "render", "store", "fetch", "close", "apply"]
-NOUNS = ["header", "cursor", "ledger", "session", "invoice", "packet", "schema", "palette", "journal", "gateway"]
+NOUNS = ["header", "cursor", "ledger", "transcript", "invoice", "packet", "schema", "palette", "journal", "gateway"]
 
 
 class BytesCounter:
@@ -48,7 +48,7 @@ class BytesCounter:
 COUNTER = BytesCounter()
 
 
-class Session:
+class Transcript:
     """A made-up repository and the log of an agent that works on it."""
 
     def __init__(self, seed: int) -> None:
@@ -160,10 +160,10 @@ def plain(message: Message) -> str:
 
 
 class Replay:
-    """One session under one policy: windows before each reply, judged and added up."""
+    """One transcript under one policy: windows before each reply, judged and added up."""
 
-    def __init__(self, session: Session, policy: Policy, limit: int) -> None:
-        self.log = session.messages
+    def __init__(self, transcript: Transcript, policy: Policy, limit: int) -> None:
+        self.log = transcript.messages
         self.policy, self.limit = policy, limit
         self.texts = [plain(message) for message in self.log]
         tokens = [set(TOKEN.findall(text)) for text in self.texts]
@@ -229,14 +229,14 @@ def _common(before: Window, now: Window) -> list[Message]:
 
 def main() -> None:
     """Print one table for each limit."""
-    sessions = [Session(seed) for seed in range(SESSIONS)]
-    total = sum(message.tokens for session in sessions for message in session.messages)
-    print(f"{SESSIONS} sessions of {TURNS} calls, {total // SESSIONS:,} tokens each.\n")
+    transcripts = [Transcript(seed) for seed in range(TRANSCRIPTS)]
+    total = sum(message.tokens for transcript in transcripts for message in transcript.messages)
+    print(f"{TRANSCRIPTS} transcripts of {TURNS} calls, {total // TRANSCRIPTS:,} tokens each.\n")
     print("| limit | policy | in context % | near whole % | prefix kept % | cost a call | slowest ms |")
     print("|---|---|---|---|---|---|---|")
     for limit in LIMITS:
         for policy in (fold, halve, trim):
-            runs = [Replay(session, policy, limit).run() for session in sessions]
+            runs = [Replay(transcript, policy, limit).run() for transcript in transcripts]
             far, near, kept, cost = (
                 _mean([_mean(getattr(run, what)) for run in runs]) for what in ("far", "near", "kept", "cost")
             )

@@ -211,7 +211,7 @@ class Lease(ABC):
         self.lock = threading.RLock()
         self._keys: OrderedDict[str, int] | None = None
 
-    # what a backend must do
+    # what each store does in its own way
 
     @abstractmethod
     def last(self, kind: type[Record]) -> int:
