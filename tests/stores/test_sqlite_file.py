@@ -312,3 +312,14 @@ def test_what_was_changed_behind_our_back_is_noticed(path):
     path.write_bytes(b"not a database" * 1000)
     with pytest.raises(Corrupt, match="not a"):
         SqliteStore(path)
+
+
+def test_a_key_is_known_for_ever(path):
+    """However many messages came since, a repeated append with a key that was used stores nothing."""
+    with SqliteStore(path, Options(durability="os")) as store:
+        lease = a_lease(store)
+        lease.append(a_message("once", key="k"))
+        for number in range(1100):
+            lease.append(a_message("x", key=f"other {number}"))
+        assert lease.append(a_message("again", key="k")) == 1
+        assert lease.last(Message) == 1101

@@ -247,7 +247,7 @@ class Lease(ABC):
         """Store a record and return its number."""
         with self.lock:
             if isinstance(record, Message) and record.key is not None:
-                known = self._known_keys().get(codec.clean_text(record.key))
+                known = self.number_of(codec.clean_text(record.key))
                 if known is not None:
                     return known
             if type(record) not in LISTS or isinstance(record, Metadata):
@@ -318,6 +318,10 @@ class Lease(ABC):
         if len(data) <= SPILL_BYTES or call.blob is not None:
             return call
         return msgspec.structs.replace(call, blob=self.put(data), arguments=call.arguments[:PREVIEW_CHARS])
+
+    def number_of(self, key: str) -> int | None:
+        """The message that was stored with a key, if it is among the newest; a store that can look further does."""
+        return self._known_keys().get(key)
 
     def _known_keys(self) -> OrderedDict[str, int]:
         """The keys of the newest messages; read once, when the first key is used."""

@@ -28,6 +28,7 @@ APPEND_MESSAGE = (
 )
 APPEND = f"INSERT INTO {{table}} (uuid, {{number}}, line) SELECT uuid, ?, ? FROM tasks {IF_MINE}"
 PUT = f"INSERT OR IGNORE INTO blobs (uuid, sha256, data) SELECT uuid, ?, ? FROM tasks {IF_MINE}"
+WITH_KEY = "SELECT seq FROM messages WHERE uuid = ? AND key = ? LIMIT 1"
 RENEW = f"UPDATE tasks SET heartbeat_at = ? {IF_MINE}"
 RELEASE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL {IF_MINE}"
 
@@ -67,6 +68,12 @@ class SqliteLease(Lease):
         if not self.store.writer.change(statement, *values, *self._mine):
             self._lose()
         self._numbers = numbers and numbers | {name: number}
+
+    def number_of(self, key: str) -> int | None:
+        found = super().number_of(key)
+        if found is None:  # older than what is remembered: there is an index of them all
+            found = next((seq for (seq,) in self.store.reader.all(WITH_KEY, self.uuid, key)), None)
+        return found
 
     def put(self, data: bytes) -> Blob:
         with self.lock:
