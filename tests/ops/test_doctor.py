@@ -533,8 +533,12 @@ def test_a_store_at_work_has_no_problems(tmp_path, kind, fix):
     started = [
         subprocess.Popen([sys.executable, "-c", WORKER, url], env=os.environ | {"PYTHONPATH": SOURCE}) for _ in range(3)
     ]
-    while any(child.poll() is None for child in started):
-        assert not [finding for finding in said(url, fix=fix) if finding.level == "problem"]
+    try:
+        while any(child.poll() is None for child in started):
+            assert not [finding for finding in said(url, fix=fix) if finding.level == "problem"]
+    finally:
+        for child in started:
+            child.wait()
     assert [child.returncode for child in started] == [0, 0, 0]
     assert said(url) == []
 

@@ -68,6 +68,8 @@ def _mended_task(bench: Bench, task: Whereabouts, found: list[Finding], table: T
     try:
         yield from mended(found, lambda: mend_task(bench, task.uuid, found), look_again)
     except OrihonError as error:
+        if bench.place_of(task.uuid) is None:
+            return  # somebody deleted it meanwhile
         yield from found
         yield problem(task.where, f"It could not be repaired: {error.message}")
 
