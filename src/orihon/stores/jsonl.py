@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -37,7 +36,7 @@ from orihon.stores.files import (
 )
 from orihon.stores.index import Index, stands
 from orihon.stores.lockfile import NAME, LockFile
-from orihon.stores.making import PLACES, TRASH, clear_up, forget
+from orihon.stores.making import PLACES, TRASH, clear_up, forget, remove
 from orihon.stores.recovery import reconcile
 from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last, whole_size
 
@@ -157,17 +156,17 @@ class JsonlStore(Store):
         """Out of sight in one step; what a crash leaves of it is removed by whoever opens the store next."""
         place = self.path_of(uuid)
         if gone.exists():  # another one of that name, which could not be removed whole
-            shutil.rmtree(gone)
+            remove(gone)
         place.rename(gone)
         sync_directory(place.parent)
         sync_directory(self.base)
         try:
             forget(self, uuid)
         except NotWritten:  # the disk is full, and the files are what makes room on it
-            shutil.rmtree(gone)
+            remove(gone)
             forget(self, uuid)
         else:
-            shutil.rmtree(gone)
+            remove(gone)
 
     def close(self) -> None:
         try:

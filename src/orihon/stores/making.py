@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ log = logging.getLogger("orihon")
 
 PLACES = tuple(dict.fromkeys(DIRECTORIES.values()))
 NEW, TRASH = ".new-", ".deleted-"
-TRIES = 3
+TRIES = 20
+PAUSE_SECONDS = 0.005
 
 
 def make(store: JsonlStore, metadata: Metadata, status: Status) -> tuple[int, LockFile, TaskRow]:
@@ -60,6 +62,7 @@ def _hidden(path: Path, uuid: str) -> tuple[int, LockFile]:
             return directory, LockFile.take(uuid, directory)
         except (NotFound, LeaseHeld):
             os.close(directory)
+            time.sleep(PAUSE_SECONDS)  # whoever clears up is done in a moment
         except BaseException:
             os.close(directory)
             raise
@@ -99,6 +102,23 @@ def unmake(store: JsonlStore, uuid: str, directory: int, lock: LockFile) -> None
         os.close(directory)
 
 
+def remove(path: Path) -> None:
+    """A directory is gone, also when somebody else is removing it at the same time."""
+    for _ in range(TRIES):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+        else:
+            return
+        time.sleep(PAUSE_SECONDS)
+    log.warning("%s could not be removed; whoever opens the store next tries again.", path)
+
+
 def forget(store: JsonlStore, uuid: str) -> None:
     """The row is gone."""
     store.database.change("DELETE FROM tasks WHERE uuid = ?", uuid)
@@ -114,7 +134,7 @@ def clear_up(store: JsonlStore) -> None:
                     _, _, uuid = path.name.partition("-")
                     if path.name.startswith(TRASH) and store.place_of(uuid) is None:
                         forget(store, uuid)
-                    shutil.rmtree(path)
+                    remove(path)
                 finally:
                     lock.release()
         except (LeaseHeld, NotFound, FileNotFoundError):
