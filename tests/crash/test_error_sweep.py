@@ -78,7 +78,7 @@ def test_every_call_fails_once(kind, code, how, fast_path):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_full_disk_that_is_freed_later(kind, fast_path):
-    """While nothing can be written, everything can be read and listed; with room again, the same lease goes on."""
+    """A disk that is full from any call on loses nothing; with room again, the same lease goes on."""
     calls = calls_of(kind, fast_path)
     for at in sampled([*range(1, len(calls) + 1)], 40):
         place = fast_path / f"{at}"
@@ -137,7 +137,7 @@ def small_disk(tmp_path):
     """A file system of two megabytes."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk; the injected form of this test runs everywhere")
+        pytest.skip("only root can mount a small disk: run the tests as root, as CI does")
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 

@@ -412,7 +412,7 @@ def test_what_cannot_be_repaired(place, damage, what, left):
 def test_a_foreign_owner_is_named(place):
     """A file of somebody else is a problem that only a person can solve."""
     if os.geteuid():
-        pytest.skip("only root can give a file away")
+        pytest.skip("only root can give a file away: run the tests as root, as CI does")
     uuid, _ = fill(place)
     os.chown(place / "completed" / uuid / "messages.jsonl", 12345, -1)
     assert ["another user (uid 12345" in finding.sentence for finding in said(place)] == [True]

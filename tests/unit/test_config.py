@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -306,15 +305,16 @@ class TestWrongFiles:
     def test_a_billion_laughs_are_refused_at_once(self, refusal):
         """A file of aliases cannot grow in memory."""
         levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
-        started = time.monotonic()
         assert "aliases are not allowed" in str(refusal(f"a0: &a0 ha\n{levels}"))
-        assert time.monotonic() - started < 1
 
     def test_text_that_cannot_be_stored_is_refused(self, refusal):
         """Lone surrogates and NUL are not text, and the message can still be printed."""
-        str(refusal(r'github: {owner: "\ud800"}')).encode()
-        str(refusal(r'"\ud800": 1')).encode()
-        str(refusal(r'github: {owner: "a\0b"}')).encode()
+        for text, named in (
+            (r'github: {owner: "\ud800"}', b"owner"),
+            (r'"\ud800": 1', b"ud800"),
+            (r'github: {owner: "a\0b"}', b"owner"),
+        ):
+            assert named in str(refusal(text)).encode()
 
     def test_an_explicit_path_must_exist(self, tmp_path):
         """A file that was asked for and is not there is an error."""

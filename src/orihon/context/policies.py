@@ -13,7 +13,6 @@ from orihon.context.units import units_of
 from orihon.records import Message
 
 RECENT_SHARE = 0.4
-FILL_SHARE = 0.7
 
 
 def most_important(messages: Sequence[Message], *, max_messages: int, phase: str = "") -> set[int]:
