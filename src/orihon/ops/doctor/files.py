@@ -68,8 +68,8 @@ def _mended_task(bench: Bench, task: Whereabouts, found: list[Finding], table: T
     try:
         yield from mended(found, lambda: mend_task(bench, task.uuid, found), look_again)
     except OrihonError as error:
-        if bench.place_of(task.uuid) is None:
-            return  # somebody deleted it meanwhile
+        if bench.place_of(task.uuid) != task.place:
+            return  # somebody moved or deleted it meanwhile, and is at work on it
         yield from found
         yield problem(task.where, f"It could not be repaired: {error.message}")
 
