@@ -14,7 +14,7 @@ from orihon.ops.doctor.entries import is_id, look_at_entries, look_at_mode, stra
 from orihon.ops.doctor.finding import Finding, mended, note, problem
 from orihon.ops.doctor.quiet import OpenTable, PeekedTable, Table, holder_of, open_quietly
 from orihon.ops.doctor.repair import Bench, mend_directories, mend_task
-from orihon.ops.doctor.task import Whereabouts, look_at_task
+from orihon.ops.doctor.task import Whereabouts, is_at_work, look_at_task
 from orihon.ops.tally import Tally
 from orihon.stores import filesystem
 from orihon.stores.files import PRIVATE_DIRECTORY
@@ -68,7 +68,7 @@ def _mended_task(bench: Bench, task: Whereabouts, found: list[Finding], table: T
     try:
         yield from mended(found, lambda: mend_task(bench, task.uuid, found), look_again)
     except OrihonError as error:
-        if bench.place_of(task.uuid) != task.place:
+        if bench.place_of(task.uuid) != task.place or is_at_work(task):
             return  # somebody moved or deleted it meanwhile, and is at work on it
         yield from found
         yield problem(task.where, f"It could not be repaired: {error.message}")

@@ -51,14 +51,14 @@ def look_at_task(task: Whereabouts, table: Table | None, tally: Tally) -> list[F
             break
         if not os.path.lexists(task.base / task.where):
             return []  # it has moved on, and is met again where it went
-        if table is None or not (table.refresh() or _is_at_work(task)):
+        if table is None or not (table.refresh() or is_at_work(task)):
             break
         time.sleep(0.1)  # whoever is at it has written one half, and the other comes in a moment
         tally = Tally()  # what is looked at twice is counted once
     return found
 
 
-def _is_at_work(task: Whereabouts) -> bool:
+def is_at_work(task: Whereabouts) -> bool:
     """Whether somebody wrote the task's state just now."""
     try:
         return time.time() - (task.base / task.where / "state.json").stat().st_mtime < AT_WORK_SECONDS
