@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -16,6 +17,7 @@ from orihon.errors import Corrupt, LeaseLost, SchemaMismatch, StoreUnavailable
 from orihon.records import Message, ToolCall
 from orihon.stores import database
 from orihon.stores.base import Options
+from orihon.stores.database import Database
 from orihon.stores.files import Refused
 from orihon.stores.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task, one_of_each
@@ -323,3 +325,33 @@ def test_a_key_is_known_for_ever(path):
             lease.append(a_message("x", key=f"other {number}"))
         assert lease.append(a_message("again", key="k")) == 1
         assert lease.last(Message) == 1101
+
+
+def test_a_file_that_somebody_makes_at_the_same_moment_is_ours_too(tmp_path, monkeypatch):
+    """Between the look at a new file and its first transaction another process may have made it."""
+    path = tmp_path / "contexts.db"
+    looked = Database._has_tasks
+    calls = []
+
+    def look(database):
+        found = looked(database)
+        calls.append(found)
+        if len(calls) == 1:
+            Database(path, ("tasks", "lists")).close()
+        return found
+
+    monkeypatch.setattr(Database, "_has_tasks", look)
+    Database(path, ("tasks", "lists")).close()
+    assert calls[0] is False
+    assert len(calls) > 2
+
+
+def test_a_file_of_another_program_is_left_alone(tmp_path):
+    """A SQLite file that is not ours is refused in one sentence, and gets no table of ours."""
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("CREATE TABLE notes (text TEXT)")
+    with pytest.raises(SchemaMismatch, match="another program"):
+        Database(path, ("tasks", "lists"))
+    with closing(sqlite3.connect(path)) as theirs:
+        assert theirs.execute("SELECT name FROM sqlite_master").fetchall() == [("notes",)]

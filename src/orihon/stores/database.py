@@ -91,14 +91,18 @@ class Database:
         ((version,),) = self.all("PRAGMA user_version")
         if version > SCHEMA_VERSION:
             raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
-        if self.schema and version == 0 and not self._has_tasks() and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
-            raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
         if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
-            with self.transaction() as connection:
+            with self.transaction() as connection:  # whoever makes the same file at the same moment comes after
+                self._refuse_another_programs_file()
                 for name in self.schema:
                     for statement in sql(name).split(";\n"):
                         connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _refuse_another_programs_file(self) -> None:
+        ((version,),) = self.all("PRAGMA user_version")
+        if version == 0 and not self._has_tasks() and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
 
     def _has_tasks(self) -> bool:
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
