@@ -12,7 +12,8 @@ and its effect is a step from one state to the next, so the view is a plain fold
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown
     sticky    {files}                   the whole list of sticky files, each with the version to show
-    snapshot  {…}                       a partial update of goal, completed actions, phase, observations
+    snapshot  {…}                       a partial update of goal, completed actions, phase, observations; or one more
+                                        of them: {acted} or {observed}
     note      {…}                       what a conversation keeps beside the log, such as the next message
     restore   {state, after}            back to the state that a checkpoint had saved
     undo      {event}                   takes back a rewind, a clear, a compression or a restore, and those after it
@@ -31,6 +32,7 @@ from typing import Any
 import msgspec
 
 from orihon.context.ranges import ALL, OPEN, Ranges, after, contains, joined, last_of, upto
+from orihon.context.snapshot import MAX_ACTIONS, acted, from_data, observed
 from orihon.records import Event
 
 RECORD_EVERY = 256  # events between two records of the whole view
@@ -217,7 +219,14 @@ def _sticky(current: View, event: Event) -> View:
 
 
 def _snapshot(current: View, event: Event) -> View:
-    return _changed(current, snapshot={**current.state.snapshot, **event.data})
+    data = dict(event.data)
+    acts, sees, most = data.pop("acted", None), data.pop("observed", None), data.pop("max_actions", MAX_ACTIONS)
+    known = {**current.state.snapshot, **data}
+    if acts is not None:
+        known |= msgspec.to_builtins(acted(from_data(known), str(acts), max_actions=_number(most)))
+    if sees is not None:
+        known |= msgspec.to_builtins(observed(from_data(known), str(sees)))
+    return _changed(current, snapshot=known)
 
 
 def _note(current: View, event: Event) -> View:

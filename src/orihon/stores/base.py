@@ -209,6 +209,7 @@ class Lease(ABC):
         self.fence = fence
         self.counter: Counter = counter(metadata.config.get("tokens", "estimate"))
         self.lock = threading.RLock()
+        self.newest: Record | None = None  # what was appended last, as it is stored
         self._keys: OrderedDict[str, int] | None = None
 
     # what each store does in its own way
@@ -269,6 +270,7 @@ class Lease(ABC):
             except BaseException:
                 self._keys = None  # it may be there all the same (an I/O error, Ctrl-C): the next key looks again
                 raise
+            self.newest = record
             return number
 
     def _stamp(self, record: Record, field: str) -> Record:
