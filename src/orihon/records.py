@@ -220,6 +220,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
     kept: bool = False
     linked_key: str | None = None  # the issue that became this pull request, or the other way round
     final_summary: str | None = None
+    handoff: str | None = None  # JSON: what a later run wants to know of plan and tools when the directory is gone
     fence: Count = 0
     lease_owner: str | None = None
     heartbeat_at: str | None = None

@@ -110,6 +110,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     status: tuple[Status, ...] = ()
     user: str | None = None
     key: str | None = None
+    linked: str | None = None  # the key that a task was linked to
     created_from: str | None = None
     created_to: str | None = None
     completed_from: str | None = None

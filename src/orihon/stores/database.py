@@ -31,7 +31,8 @@ from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_fo
 
 log = logging.getLogger("orihon")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+ADDED = {"handoff": "TEXT"}  # columns of `tasks` that a file of schema 1 lacks
 BUSY_SECONDS = 30
 TRIES = 3
 PAGE_BYTES = 2048  # with messages of 3.7 kB it wastes 3 % less than 4096 and is no slower
@@ -97,7 +98,13 @@ class Database:
                 for name in self.schema:
                     for statement in sql(name).split(";\n"):
                         connection.execute(statement)
+                self._add_columns()
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _add_columns(self) -> None:
+        there = {name for _, name, *_ in self.all("PRAGMA table_info(tasks)")}
+        for name in ADDED.keys() - there:
+            self.connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {ADDED[name]}")
 
     def _refuse_another_programs_file(self) -> None:
         ((version,),) = self.all("PRAGMA user_version")

@@ -3,6 +3,7 @@
     tasks.db   pending/  running/  paused/  completed/
                          {uuid}/  metadata.json  state.json  messages.jsonl  messages.idx  events.jsonl
                                   summaries.jsonl  tools.jsonl  planning/{uuid}.jsonl  blobs/{sha256}  .lock
+                                  handoff.json
 
 The files are the truth. `state.json` says what a task's status is; its directory and its row follow, also after a crash
 between any two steps: whoever opens the store next finishes what was begun. The lease is an flock on `.lock`: it is

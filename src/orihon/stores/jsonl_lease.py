@@ -25,13 +25,15 @@ from orihon.stores.listfile import ListFile
 from orihon.stores.lockfile import LockFile
 from orihon.stores.making import make, unmake
 from orihon.stores.recovery import load, settle, thaw
-from orihon.stores.state import encode_state
+from orihon.stores.state import encode_handoff, encode_state
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
 
 
 log = logging.getLogger("orihon")
+
+HANDOFF = frozenset({"handoff", "final_summary", "status", "completed_at"})  # what `handoff.json` says
 
 
 class JsonlLease(Lease):
@@ -204,6 +206,8 @@ class JsonlLease(Lease):
         sums = {name: getattr(self.row, name) + more for name, more in (add or {}).items()}
         changes = {"updated_at": codec.now()} | changes | sums
         row = msgspec.structs.replace(self.row, **changes)
+        if row.handoff is not None and not changes.keys().isdisjoint(HANDOFF):
+            replace_file("handoff.json", encode_handoff(row), self._directory, durable=durable, whole=self._durable)
         replace_file("state.json", encode_state(row), self._directory, durable=durable, whole=self._durable)
         try:
             settle(self.store, self.uuid, row)

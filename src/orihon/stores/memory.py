@@ -141,6 +141,7 @@ def _matches(row: TaskRow, query: Query) -> bool:
         and (not query.status or row.status in query.status)
         and (query.user is None or row.user == query.user)
         and (query.key is None or row.task_key == query.key)
+        and (query.linked is None or row.linked_key == query.linked)
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at <= query.created_to)
         and (query.completed_from is None or (row.completed_at or "") >= query.completed_from)

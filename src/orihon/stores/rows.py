@@ -85,6 +85,7 @@ def _conditions(query: Query) -> tuple[list[str], list[Any]]:
         ("uuid >= ? AND uuid < ?", None if query.uuid is None else (query.uuid, query.uuid + "\U0010ffff")),
         ("user = ?", query.user),
         ("task_key = ?", query.key),
+        ("linked_key = ?", query.linked),
         ("created_at >= ?", query.created_from),
         ("created_at <= ?", query.created_to),
         ("completed_at >= ?", query.completed_from),

@@ -1,7 +1,8 @@
 """`metadata.json`, `state.json` and the row of `tasks.db`: one task said three times, and how one follows from another.
 
 `metadata.json` never changes. `state.json` holds everything about a task that does, under the names that people know
-from it. Both together give the row, so `tasks.db` can be made again from the files.
+from it. Both together give the row, so `tasks.db` can be made again from the files. `handoff.json` says again, for
+people, what a task that ended leaves to the next one; nobody reads it back.
 """
 
 from __future__ import annotations
@@ -27,13 +28,30 @@ _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
     *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
     *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
-    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "fence", "process_id", "hostname"),
+    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "handoff", "fence", "process_id"),
+    "hostname",
 )
 
 
 def encode_state(row: TaskRow) -> bytes:
     """`state.json`, for people: one line per field."""
     fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS}
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+
+
+def encode_handoff(row: TaskRow) -> bytes:
+    """`handoff.json`, for people: what the next task on the same thing is told."""
+    try:
+        outline = msgspec.json.decode(row.handoff or "null")
+    except msgspec.DecodeError:
+        outline = row.handoff
+    fields = {
+        "task_key": row.task_key,
+        "status": row.status,
+        "completed_at": row.completed_at,
+        "summary": row.final_summary,
+        "outline": outline,
+    }
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 

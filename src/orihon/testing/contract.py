@@ -215,13 +215,22 @@ class StoreContract:
         assert (row.status, row.reason) == (status, "because")
         assert [message.content for message in store.read(lease.uuid, Message)] == ["before", "after"]
 
+    def test_what_a_task_hands_on_is_in_its_row(self, store: Store, lease: Lease) -> None:
+        """Summary and outline are there when the task has ended, masked, and a change of one leaves the other."""
+        lease.update(handoff=f'{{"plan": {{"goal": "日本語 {TOKEN}"}}}}', final_summary="done", status="completed")
+        lease.update(final_summary="done, really")
+        lease.close()
+        row = store.row(lease.uuid)
+        assert (row.handoff, row.final_summary) == ('{"plan": {"goal": "日本語 [GITHUB_TOKEN]"}}', "done, really")
+
     def test_queries(self, store: Store) -> None:
         """Rows are found by every condition, the newest first, in pages."""
         tasks = [a_task(number, user=user) for number, user in ((1, "alice"), (1, "bob"), (2, "alice"))]
         for task in tasks:
             store.lease(task.uuid, create=task).close()
         with store.lease(tasks[0].uuid) as lease:
-            lease.update(status="completed", completed_at="2024-01-15T00:00:00.000000Z")
+            linked = "github/acme/shop/pull_request/7"
+            lease.update(status="completed", completed_at="2024-01-15T00:00:00.000000Z", linked_key=linked)
 
         def found(**conditions: Any) -> list[int]:
             rows = store.find(Query(**conditions))
@@ -233,6 +242,9 @@ class StoreContract:
         assert found(status=("completed", "running"), limit=2) == [2, 1]
         assert found(limit=2, offset=2) == [0]
         assert found(key="github/acme/shop/issue/1") == [1, 0]
+        assert found(linked="github/acme/shop/pull_request/7") == [0]
+        assert found(linked="github/acme/shop/issue/1") == []
+        assert found(linked="github/acme/shop/pull_request/7", key="github/acme/shop/issue/2") == []
         assert found(uuid=tasks[1].uuid[:13]) == [1]
         assert found(created_from=tasks[1].created_at) == [2, 1]
         assert found(created_to=tasks[1].created_at) == [1, 0]

@@ -19,7 +19,7 @@ from orihon.ops.doctor.entries import look_at_mode
 from orihon.ops.doctor.finding import Finding, mended, not_too_many, note, problem
 from orihon.ops.doctor.lists import LOST, TELL_EVERY
 from orihon.ops.doctor.quiet import peek, signature
-from orihon.ops.doctor.table import BESIDE, look_at_table, look_at_version
+from orihon.ops.doctor.table import BESIDE, EARLIER, look_at_table, look_at_version
 from orihon.ops.tally import Tally
 from orihon.records import Message, Record
 from orihon.stores import rows
@@ -41,9 +41,13 @@ def examine_sqlite(path: Path, tally: Tally, *, fix: bool) -> Iterator[Finding]:
     if fix and any(finding.fixable for finding in found):
         found = list(mended(found, lambda: _mend(path), lambda: _look_at_file(path)))
     yield from found
-    if not any(finding.level == "problem" and not finding.fixable for finding in found):
+    if not any(finding.level == "problem" and _hides_the_rest(finding) for finding in found):
         yield from _contents(path, tally)
     yield Finding("ok", str(path), f"Looked at {tally} in {time.monotonic() - started:.1f} seconds.")
+
+
+def _hides_the_rest(finding: Finding) -> bool:
+    return not finding.fixable or finding.sentence.startswith(EARLIER)
 
 
 def _look_at_file(path: Path) -> Iterator[Finding]:
@@ -54,6 +58,9 @@ def _look_at_file(path: Path) -> Iterator[Finding]:
     sound = True
     for finding in look_at_table(path, "integrity_check"):
         sound = False
+        if finding.sentence.startswith(EARLIER):
+            yield finding
+            continue
         lost = "Here the file is the truth: keep a copy of it, and save what can be read with `orihon copy`."
         yield problem(finding.where, f"{finding.sentence} {lost}")
     yield from look_at_version(path.name, "a copy made with `orihon copy` is a good thing to have")
@@ -76,7 +83,7 @@ def _dead(path: Path) -> Iterator[tuple[str, Holder, str]]:
 
 def _mend(path: Path) -> None:
     dead = [(uuid, owner) for uuid, _, owner in _dead(path)]
-    with closing(Database(path)) as database:  # opening it puts the modes right
+    with closing(Database(path, ("tasks", "lists"))) as database:  # opening it puts modes and columns right
         for uuid, owner in dead:
             database.change(FREE, uuid, owner)
 

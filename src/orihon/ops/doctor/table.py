@@ -25,6 +25,7 @@ from orihon.stores.state import DIRECTORIES, decode_row
 
 NAME = "tasks.db"
 FRESH = ".tasks.db.new"
+EARLIER = "It was made by an earlier version of Orihon"
 SOUND_SINCE = (3, 51, 3)
 BESIDE = ("-wal", "-shm", "-journal")
 
@@ -64,6 +65,8 @@ def _look(path: Path, check: str) -> Iterator[Finding]:
     if version > SCHEMA_VERSION:
         said = f"It has schema {version}; this version of Orihon knows {SCHEMA_VERSION}."
         yield problem(path.name, f"{said} Use a newer one.")
+    elif missing and version < SCHEMA_VERSION:
+        yield problem(path.name, f"{EARLIER}; it is brought up to date when it is opened next.", fixable=True)
     elif missing:
         yield problem(path.name, f"Its table of tasks lacks {', '.join(sorted(missing))}.", fixable=True)
 

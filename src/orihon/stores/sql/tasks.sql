@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     kept INTEGER NOT NULL DEFAULT 0,
     linked_key TEXT,
     final_summary TEXT,
+    handoff TEXT,
     fence INTEGER NOT NULL DEFAULT 0,
     lease_owner TEXT,
     heartbeat_at TEXT
@@ -46,3 +47,4 @@ CREATE INDEX IF NOT EXISTS idx_tasks_page ON tasks(created_at DESC, uuid DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_status_page ON tasks(status, created_at DESC, uuid DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_user_page ON tasks(user, created_at DESC, uuid DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_key ON tasks(task_key, completed_at DESC);
+CREATE INDEX IF NOT EXISTS idx_tasks_linked ON tasks(linked_key, completed_at DESC);
