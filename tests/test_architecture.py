@@ -26,6 +26,7 @@ FLOORS = [
     ["planning"],
     ["engine"],
     ["task"],
+    ["handoff"],
     ["testing"],
     ["stores", "context"],
     ["funnel"],
