@@ -20,6 +20,7 @@ COMMANDS = {
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
     "doctor": "look whether all is well with a store, and repair it",
+    "inherit": "show what a new task would take over from an earlier one",
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 

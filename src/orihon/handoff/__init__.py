@@ -12,6 +12,7 @@ with it keeps a new task from starting.
 """
 
 from orihon.handoff.block import Block, block, cap
+from orihon.handoff.consult import consult
 from orihon.handoff.notice import notice
 from orihon.handoff.prepare import Handoff, from_search, outline_of, prepare
 from orihon.handoff.search import Previous, Search, Skipped, search
@@ -24,6 +25,7 @@ __all__ = [
     "Skipped",
     "block",
     "cap",
+    "consult",
     "from_search",
     "notice",
     "outline_of",

@@ -11,6 +11,7 @@ detail of the plan, the history of the tools, the end of the summary, and last t
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,15 +22,19 @@ from msgspec import Struct
 from orihon.codec import clean_text
 from orihon.context.transcript import quoted
 from orihon.handoff.notice import Language, date_of
-from orihon.handoff.sanitise import sanitised
+from orihon.handoff.sanitise import Names, sanitised
 from orihon.handoff.search import Previous
-from orihon.settings import ContextInheritance
+from orihon.planning.history import Execution, sections
+from orihon.settings import ContextInheritance, InheritedPlanning
 from orihon.tokens import Counter
+
+log = logging.getLogger("orihon")
 
 SHARE_PERCENT = 10  # of the window, at most
 TOOL_HISTORY = "Execution History"
 MAX_CHARS_PER_TOKEN = 32  # more of a text than this per token is not even looked at
 
+Run = Execution | dict[str, Any]  # as read from its records, or the outline that its row kept
 Sections = list[tuple[str, str]]
 
 _OPEN, _CLOSE = "<previous_run>", "</previous_run>"
@@ -67,32 +72,32 @@ def block(
     max_tokens: int,
     settings: ContextInheritance,
     language: Language = "ja",
-    executions: Sequence[Any] = (),
+    executions: Sequence[Run] = (),
 ) -> Block:
     """The block of a run; `executions` are its plan and those of older runs, the newest first."""
     maker = _Maker(previous, counter, max_tokens, language)
-    summary = harmless(previous.summary.strip(), previous)
+    summary = harmless(previous.summary.strip(), previous.names)
     left_out: tuple[str, ...] = ()
     sections: Sections = []
-    for sections, left_out in _levels(executions, settings, previous):
+    for sections, left_out in _levels(executions, previous, settings.planning, language):
         made = maker.made(summary, sections, left_out)
         if made is not None:
             return made
     return maker.shortened(summary, sections, left_out)
 
 
-def harmless(text: str, previous: Previous) -> str:
+def harmless(text: str, names: Names) -> str:
     """Text of an earlier run as it may be quoted: without names, and without anything that looks like a mark."""
     text = _LINE_ENDS.sub("\n", _UNSEEN.sub("", clean_text(text)))
-    return quoted(_OURS.sub("&lt;", sanitised(text, previous.names)))
+    return quoted(_OURS.sub("&lt;", sanitised(text, names)))
 
 
 def _levels(
-    executions: Sequence[Any], settings: ContextInheritance, previous: Previous
+    runs: Sequence[Run], previous: Previous, planning: InheritedPlanning, language: Language
 ) -> Iterator[tuple[Sections, tuple[str, ...]]]:
     """The sections, each time with less, and what has been given up by then."""
-    chosen = list(executions[: settings.planning.max_previous_plans])
-    shown = partial(_sections, settings=settings, previous=previous)
+    chosen = list(runs[: planning.max_previous_plans])
+    shown = partial(_sections, previous=previous, planning=planning, language=language)
     left_out: tuple[str, ...] = ()
     yield shown(chosen), left_out
     while len(chosen) > 1:
@@ -108,10 +113,25 @@ def _levels(
 
 
 def _sections(
-    executions: Sequence[Any], *, settings: ContextInheritance, previous: Previous, detail: bool = True
+    runs: Sequence[Run], *, previous: Previous, planning: InheritedPlanning, language: Language, detail: bool = True
 ) -> Sections:
-    del executions, settings, previous, detail
-    return []
+    """The sections of a planned run, as far as the switches allow; an odd plan gives none."""
+    if not runs:
+        return []
+    try:
+        found = sections(
+            runs,
+            language=language,
+            plans=planning.inherit_plans,
+            verifications=planning.inherit_verifications,
+            reflections=planning.inherit_reflections,
+            patterns=planning.reuse_successful_patterns,
+            detail=detail,
+        )
+    except Exception as error:  # noqa: BLE001 - whatever an earlier plan holds, the task starts
+        log.warning("[uuid:%s] Its plan cannot be shown: %s", previous.short, error)
+        return []
+    return [(name, harmless(text, previous.names)) for name, text in found if text.strip()]
 
 
 class _Maker:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +9,23 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from orihon.handoff.block import block, cap
+from orihon.errors import NotFound, OrihonError
+from orihon.handoff.block import Run, block, cap
 from orihon.handoff.notice import Language, notice
 from orihon.handoff.sanitise import names_of
 from orihon.handoff.search import Previous, Search, Skipped, search
 from orihon.keys import TaskKey
-from orihon.records import TaskRow
-from orihon.settings import ContextInheritance
+from orihon.planning.history import execution, outline
+from orihon.records import PlanEntry, TaskRow
+from orihon.secrets import mask_value
+from orihon.settings import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
 from orihon.tokens import Counter
 
 log = logging.getLogger("orihon")
+
+MAX_LOOKED_AT = 20  # earlier runs that are asked for a plan
+PLANNED = "planned"
 
 
 class Handoff(Struct, frozen=True, kw_only=True):
@@ -67,7 +72,7 @@ def from_search(
     """The handoff of what a search found."""
     if found.previous is None:
         return None
-    previous, executions = _with_plans(store, found.previous, found.older, settings)
+    previous, executions = _with_plans(store, found.previous, found.older, settings.planning)
     max_tokens = cap(settings, context_length)
     made = block(
         previous,
@@ -90,17 +95,52 @@ def from_search(
 
 
 def outline_of(store: Store, row: TaskRow) -> str:
-    """What `TaskRow.handoff` keeps of a task that ends, as JSON."""
-    del store, row
-    return json.dumps({})
+    """What `TaskRow.handoff` keeps of a task that ends, as JSON: its plan, its tools and its checks, in outline."""
+    try:
+        run = execution(store, row)
+        kept = {PLANNED: run.entries > 0} | outline(run)
+        return msgspec.json.encode(mask_value(kept)).decode()
+    except (OrihonError, OSError, ValueError, TypeError) as error:
+        log.warning("[uuid:%s] There is no outline to hand on: %s", row.uuid[:8], error)
+        return "{}"
+
+
+def kept_outline(row: TaskRow) -> dict[str, Any] | None:
+    """The outline that a row keeps of a planned run; None when there is none that can be read."""
+    try:
+        kept = msgspec.json.decode(row.handoff or "null")
+    except msgspec.DecodeError:
+        log.warning("[uuid:%s] The outline of its plan cannot be read.", row.uuid[:8])
+        return None
+    if not isinstance(kept, dict) or not kept.pop(PLANNED, False):
+        return None
+    return kept
 
 
 def _with_plans(
-    store: Store, previous: Previous, older: Sequence[TaskRow], settings: ContextInheritance
-) -> tuple[Previous, list[Any]]:
+    store: Store, previous: Previous, older: Sequence[TaskRow], planning: InheritedPlanning
+) -> tuple[Previous, list[Run]]:
     """The plans of the run and of older ones, the newest first, and the names of all who made them."""
-    rows = [previous.row, *older][: settings.planning.max_previous_plans]
-    names = previous.names
-    for row in rows[1:]:
-        names |= names_of(store, row)
-    return msgspec.structs.replace(previous, names=names), []
+    names, runs = previous.names, []
+    for row in [previous.row, *older][:MAX_LOOKED_AT]:
+        run = _run(store, row)
+        if run is not None:
+            runs.append(run)
+            names |= names_of(store, row)
+        if len(runs) >= planning.max_previous_plans:
+            break
+    return msgspec.structs.replace(previous, names=names), runs
+
+
+def _run(store: Store, row: TaskRow) -> Run | None:
+    """A planned run, from its records or from what its row kept of them."""
+    try:
+        if next(store.read(row.uuid, PlanEntry), None) is not None:
+            run = execution(store, row)
+            if run.entries:
+                return run
+    except NotFound:
+        pass  # its directory was cleaned up, which is why the row keeps an outline
+    except (OrihonError, OSError, ValueError) as error:
+        log.warning("[uuid:%s] The plan of an earlier run cannot be read: %s", row.uuid[:8], error)
+    return kept_outline(row)

@@ -72,6 +72,7 @@ class Search(Struct, frozen=True):
     previous: Previous | None = None
     skipped: tuple[Skipped, ...] = ()
     older: tuple[TaskRow, ...] = ()
+    problem: str = ""  # why nothing could be searched
 
 
 def search(
@@ -88,6 +89,9 @@ def search(
         log.debug("Nothing is inherited for %s: context_inheritance.enabled is off.", key)
         return Search()
     rows = _patiently(lambda: _rows(store, str(key)))
+    if isinstance(rows, str):
+        log.error("Nothing is inherited for %s. %s", key, rows)
+        return Search(problem=rows)
     look = _Look(store, str(key), settings, user, moment(now) or datetime.now(UTC))
     for row in rows:
         if row.uuid != exclude:
@@ -189,21 +193,19 @@ class _Look:
         return tuple(sorted(self.skipped, key=lambda one: (one.completed_at or "~", one.uuid), reverse=True))
 
 
-def _patiently(query: Callable[[], list[TaskRow]]) -> list[TaskRow]:
-    """The rows; a store that is away is asked three times, and then there is no past."""
+def _patiently(query: Callable[[], list[TaskRow]]) -> list[TaskRow] | str:
+    """The rows; a store that is away is asked three times. A sentence when there are none to be had."""
     for attempt in range(1, TRIES + 1):
         try:
             return query()
         except StoreUnavailable as error:
             log.debug("The search for earlier runs failed, try %d of %d: %s", attempt, TRIES, error)
             if not error.retryable or attempt == TRIES:
-                log.error("Earlier runs cannot be searched for, so nothing is inherited: %s", error)  # noqa: TRY400
-                break
+                return f"The store could not be asked for earlier runs: {error}"
             time.sleep(PAUSE_SECONDS * attempt)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the past, the task starts
-            log.error("The search for earlier runs failed, so nothing is inherited: %s", error)  # noqa: TRY400
-            break
-    return []
+            return f"The search for earlier runs failed: {error}"
+    raise AssertionError  # the last try returns
 
 
 def _rows(store: Store, key: str) -> list[TaskRow]:

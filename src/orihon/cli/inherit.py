@@ -1,0 +1,118 @@
+"""`orihon inherit`: what a new task would take over from an earlier one, and why not from the others."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from orihon.codec import now
+from orihon.config import load
+from orihon.context.language import language_of
+from orihon.handoff import Handoff, Previous, Search, Skipped, cap, from_search, search
+from orihon.keys import TaskKey
+from orihon.ops.doctor import require
+from orihon.records import Message
+from orihon.settings import Settings
+from orihon.stores import open_store, options_of
+from orihon.tokens import counter
+
+Language = Literal["ja", "en"]
+
+
+@click.command()
+@click.argument("key", metavar="KEY")
+@click.option("--store", "url", help="The store to look into instead of that of the settings.")
+@click.option("--user", help="Who would start the task; local tasks are inherited from the same user only.")
+@click.option("--dry-run", is_flag=True, help="Only show it. It is all that this command does, with or without.")
+@click.option(
+    "--context-length", type=click.IntRange(1), help="The window of the model instead of that of the settings."
+)
+@click.option("--json", "as_json", is_flag=True, help="One object; `block` is null when nothing would be inherited.")
+def inherit(
+    key: str, url: str | None, user: str | None, *, dry_run: bool, context_length: int | None, as_json: bool
+) -> None:
+    """Show what a new task with this key would inherit, and why other runs are skipped. Nothing is changed.
+
+    \b
+    orihon inherit github/acme/shop/issue/27
+    orihon inherit github/acme/shop/issue/27 --context-length 32768
+    orihon inherit local/notes --user alice --store sqlite:///contexts.db
+    orihon inherit github/acme/shop/issue/27 --json | jq -r '.skipped[] | .uuid + " " + .reason'
+    """
+    del dry_run  # nothing else is ever done
+    settings = load()
+    length = context_length or settings.llm.chosen.context_length
+    task_key = TaskKey.parse(key)
+    require(url or settings.store_url)
+    with open_store(url or settings.store_url, options_of(settings)) as store:
+        found = search(store, task_key, settings=settings.context_inheritance, user=user, now=now())
+        made = from_search(
+            store,
+            found,
+            settings=settings.context_inheritance,
+            counter=counter(settings.window.tokens),
+            context_length=length,
+            language=_language(settings, found.previous),
+        )
+    if as_json:
+        click.echo(
+            msgspec.json.encode(_object(task_key, found, made, cap(settings.context_inheritance, length))).decode()
+        )
+    else:
+        _print(task_key, found, made, settings)
+
+
+def _language(settings: Settings, previous: Previous | None) -> Language:
+    chosen = settings.window.language
+    if chosen != "auto" or previous is None:
+        return "en" if chosen == "auto" else chosen
+    said = Message(seq=1, role="assistant", content=previous.summary, timestamp="", tokens=0)
+    return "ja" if language_of([said]) == "ja" else "en"
+
+
+def _object(key: TaskKey, found: Search, made: Handoff | None, max_tokens: int) -> dict[str, Any]:
+    return {
+        "task_key": str(key),
+        "source": made and made.uuid,
+        "completed_at": made and made.completed_at,
+        "tokens": made.tokens if made else 0,
+        "max_tokens": max_tokens,
+        "left_out": made.left_out if made else (),
+        "block": made and made.text,
+        "problem": found.problem,
+        "skipped": found.skipped,
+    }
+
+
+def _print(key: TaskKey, found: Search, made: Handoff | None, settings: Settings) -> None:
+    if made is not None:
+        click.echo(f"A new task with {key} would go on from {made.uuid}, which ended {made.completed_at[:16]}Z.")
+        click.echo(f"{made.tokens:,} of {made.max_tokens:,} tokens{_without(made.left_out)}:\n\n{made.text}")
+    else:
+        click.echo(f"A new task with {key} would inherit nothing: {_why(found, settings)}")
+    if found.skipped:
+        click.echo("\nSkipped:")
+        for one in found.skipped:
+            click.echo(_line(one))
+
+
+def _without(left_out: tuple[str, ...]) -> str:
+    return f", without the {', the '.join(left_out)}" if left_out else ""
+
+
+def _why(found: Search, settings: Settings) -> str:
+    if not settings.context_inheritance.enabled:
+        return "context_inheritance.enabled is off."
+    if found.problem:
+        return found.problem
+    if found.previous is not None:
+        return f"nothing of run {found.previous.short} fits into the tokens that are allowed."
+    if found.skipped:
+        return "none of its earlier runs can be used."
+    return "it has no earlier run."
+
+
+def _line(one: Skipped) -> str:
+    return f"{one.uuid[:8]}  {one.status:9}  {(one.completed_at or '')[:16]:16}  {one.reason}"
