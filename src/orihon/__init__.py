@@ -11,22 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orihon.config import load as load_settings
+    from orihon.engine import Orihon
+    from orihon.engine import open_engine as open  # noqa: A004 - `orihon.open` is what people write
     from orihon.errors import OrihonError
     from orihon.keys import TaskKey
     from orihon.records import Call, Message, Part, Usage
     from orihon.settings import Settings
+    from orihon.task.task import Task
 
-__all__ = ["Call", "Message", "OrihonError", "Part", "Settings", "TaskKey", "Usage", "load_settings"]
+__all__ = [
+    "Call",
+    "Message",
+    "Orihon",
+    "OrihonError",
+    "Part",
+    "Settings",
+    "Task",
+    "TaskKey",
+    "Usage",
+    "load_settings",
+    "open",
+]
 
 _PLACES = {
     "Call": "orihon.records:Call",
     "Message": "orihon.records:Message",
+    "Orihon": "orihon.engine:Orihon",
     "OrihonError": "orihon.errors:OrihonError",
     "Part": "orihon.records:Part",
     "Settings": "orihon.settings:Settings",
+    "Task": "orihon.task.task:Task",
     "TaskKey": "orihon.keys:TaskKey",
     "Usage": "orihon.records:Usage",
     "load_settings": "orihon.config:load",
+    "open": "orihon.engine:open_engine",
 }
 
 

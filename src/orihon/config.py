@@ -11,7 +11,6 @@ import math
 import os
 import re
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -192,6 +191,8 @@ class _Reading:
         begin = f"`{_short(path)}` is not a setting"
         if path in FORMER:
             return f"{begin}; {FORMER[path]}."
+        from difflib import get_close_matches  # noqa: PLC0415 - only for those who mistyped
+
         near = get_close_matches(name.lower(), section.__struct_fields__, n=1)
         elsewhere = [known for known in self.known if f".{known}".endswith(f".{name}")]
         if not near and len(elsewhere) == 1:

@@ -77,6 +77,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     template: str = ""
     original: int = 0
     length: int = 0
+    least: int = 0
 
     def prompt(self, material: str) -> str:
         """The prompt with its material; the template's own braces stay as they are."""
@@ -95,8 +96,12 @@ def summarise(
     focus: str = "",
     language: str = "auto",
     template: str = "",
+    least: int = 0,
 ) -> Outcome:
-    """A summary of the messages with the previous one rolled in; it always succeeds."""
+    """A summary of the messages with the previous one rolled in; it always succeeds.
+
+    It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate.
+    """
     language = language_of(messages) if language == "auto" else language
     original = sum(message.tokens or counter.message(message) for message in messages) + counter.text(previous)
     job = Job(
@@ -108,7 +113,8 @@ def summarise(
         language=language,
         template=template or prompt("summary", language),
         original=original,
-        length=min(limits.max_tokens(original), max(1, original - 1)),
+        length=max(least, min(limits.max_tokens(original), max(1, original - 1))),
+        least=least,
     )
     text, calls, problems = _asked(job, summariser) if summariser is not None else ("", 0, [])
     by_model = bool(text)
@@ -134,7 +140,7 @@ def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
         try:
             used, text = _ask(job, summariser, TRIES - calls)
             calls += used
-            wrong = objection(text, job.original, job.counter, job.messages)
+            wrong = objection(text, max(job.original, job.least), job.counter, job.messages)
         except Exception as error:  # noqa: BLE001 - whatever a summariser does, the task goes on
             calls += 1
             wrong = f"{type(error).__name__}: {error}"
@@ -201,7 +207,8 @@ def kept_names(messages: Sequence[Message]) -> list[str]:
 def _with_ledger(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
     """The summary with the names that it forgot, as far as there is room."""
     missing: list[str] = []
-    room = min(max(int(job.length * LEDGER_SHARE), 16), job.original - 1 - job.counter.text(text))
+    spare = max(job.original, job.least) - 1 - job.counter.text(text)
+    room = min(max(int(job.length * LEDGER_SHARE), 16), spare)
     for name in kept_names(job.messages):
         if name not in text and job.counter.text(", ".join([*missing, name])) + 8 <= room:
             missing.append(name)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from orihon.context.language import language_of
 from orihon.errors import NotFound, OrihonError
 from orihon.handoff.block import Run, block, cap
 from orihon.handoff.notice import Language, notice
@@ -16,7 +17,7 @@ from orihon.handoff.sanitise import names_of
 from orihon.handoff.search import Previous, Search, Skipped, search
 from orihon.keys import TaskKey
 from orihon.planning.history import execution, outline
-from orihon.records import PlanEntry, TaskRow
+from orihon.records import Message, PlanEntry, TaskRow
 from orihon.secrets import mask_value
 from orihon.settings import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
@@ -50,7 +51,7 @@ def prepare(
     now: str,
     counter: Counter,
     context_length: int,
-    language: Language = "ja",
+    language: Language | Literal["auto"] = "auto",
     exclude: str = "",
 ) -> Handoff | None:
     """The handoff for a new task with this key; None when there is nothing to inherit."""
@@ -67,11 +68,13 @@ def from_search(
     settings: ContextInheritance,
     counter: Counter,
     context_length: int,
-    language: Language = "ja",
+    language: Language | Literal["auto"] = "auto",
 ) -> Handoff | None:
     """The handoff of what a search found."""
     if found.previous is None:
         return None
+    if language == "auto":  # that of the earlier run: the new one has said nothing yet
+        language = _language_of(found.previous.summary)
     previous, executions = _with_plans(store, found.previous, found.older, settings.planning)
     max_tokens = cap(settings, context_length)
     made = block(
@@ -92,6 +95,11 @@ def from_search(
         left_out=made.left_out,
         skipped=found.skipped,
     )
+
+
+def _language_of(summary: str) -> Language:
+    said = Message(seq=0, role="assistant", content=summary, timestamp="", tokens=0)
+    return "ja" if language_of([said]) == "ja" else "en"
 
 
 def outline_of(store: Store, row: TaskRow) -> str:

@@ -1,0 +1,122 @@
+"""What a person can do to the view: side conversations, going back, checkpoints, undo. The log itself never changes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from orihon.context.view import saved
+from orihon.errors import NotFound, TangentError, UsageError
+from orihon.records import Event
+from orihon.task import summaries
+from orihon.task.frozen import Summariser
+from orihon.task.writer import Writer
+
+Keep = Literal["none", "tail", "summary"]
+KEEPS = ("none", "tail", "summary")
+
+
+def check_keep(keep: str) -> None:
+    """Refuse a way to leave a tangent that does not exist."""
+    if keep not in KEEPS:
+        raise UsageError(f"A tangent cannot keep {keep!a}.", hint=f"Give one of {', '.join(KEEPS)}.")
+
+
+class Branches(Writer):
+    """Changes of what is visible, each of them one event."""
+
+    summariser: Summariser | None = None
+
+    def begin_tangent(self) -> int:
+        """Open a side conversation that leaves the main one untouched; tangents nest."""
+        with self.lock:
+            self.check_running()
+            return self.event("tangent")
+
+    def end_tangent(self, keep: Keep = "none") -> None:
+        """Close the innermost one: nothing of it stays, or its last exchange, or a summary in its place."""
+        check_keep(keep)
+        with self.lock:
+            self.check_running()
+            if not self.history.view.tangents:
+                raise TangentError("No tangent is open.")
+            first = self.history.view.tangents[-1].after + 1
+            if keep == "tail" and (exchange := self._last_exchange(first)):
+                self.event("end", keep="tail", tail=exchange)
+            elif keep == "summary" and first <= self.history.last:
+                self.event("end", keep="summary", summary=summaries.aside(self, self.summariser, first))
+            else:
+                self.event("end", keep="none")
+
+    def leave(self, opened: int, keep: Keep) -> None:
+        """Close this tangent and those that were opened inside it."""
+        with self.lock:
+            if self.row.status != "running":
+                return  # it ended inside, and what ends closes its tangents
+            if not any(tangent.event == opened for tangent in self.history.view.tangents):
+                raise TangentError("The tangent was closed already.")
+            while self.history.view.tangents[-1].event != opened:
+                self.end_tangent("none")
+            self.end_tangent(keep)
+
+    def _last_exchange(self, first: int) -> tuple[int, int] | None:
+        """From the last question of the side conversation to its end."""
+        for message in self.history.backwards(self.history.view.state.ranges):
+            if message.seq < first:
+                return None
+            if message.role == "user":
+                return message.seq, self.history.last
+        return None
+
+    def rewind(self, to: int) -> int:
+        """Go back to just after message `to`; what came after it is for people only. Returns what `undo` takes."""
+        with self.lock:
+            self.check_running()
+            if not 0 <= to <= self.history.last:
+                raise UsageError(f"There is no message {to}.", hint=f"Give a number up to {self.history.last}.")
+            return self.event("rewind", to=self._border(to))
+
+    def _border(self, to: int) -> int:
+        """A cut falls on the border of a unit: results stay with their call."""
+        calls: set[str] = set()
+        for message in self.history.read(max(1, to - 64), min(self.history.last, to + 64)):
+            if message.seq <= to and message.role == "assistant":
+                calls = {call.id for call in message.tool_calls}
+            elif message.seq > to and message.role == "tool" and message.tool_call_id in calls:
+                to = message.seq
+            elif message.seq > to:
+                break
+        return to
+
+    def reset(self) -> int:
+        """Start with an empty view: only the system prompt and the pins stay, and the snapshot is empty."""
+        with self.lock:
+            self.check_running()
+            return self.event("clear")
+
+    def undo(self, event: int | None = None) -> int:
+        """Take back a rewind, a reset, a compression or a restore: the last one, or this one and those after it."""
+        with self.lock:
+            self.check_running()
+            self.settle()
+            possible = [undo.event for undo in self.history.view.undos]
+            number = event if event is not None else (possible[-1] if possible else 0)
+            if number not in possible:
+                known = ", ".join(map(str, possible)) or "none"
+                raise UsageError("There is nothing to undo.", hint=f"What can be taken back: {known}.")
+            return self.event("undo", event=number)
+
+    def checkpoint(self, label: str = "") -> int:
+        """Remember the conversation as it is now; the number is what `restore` takes."""
+        with self.lock:
+            self.check_running()
+            return self.event("checkpoint", label=label, **saved(self.history.view))
+
+    def restore(self, checkpoint: int) -> int:
+        """Go back to a checkpoint; this can be undone."""
+        with self.lock:
+            self.check_running()
+            found = next(self.lease.store.read(self.uuid, Event, first=checkpoint, last=checkpoint), None)
+            if found is None or found.type != "checkpoint":
+                raise NotFound(kind="checkpoint", id=str(checkpoint), hint="task.checkpoint(…) returned its number.")
+            data = {name: found.data[name] for name in ("state", "tangents") if name in found.data}
+            return self.event("restore", after=found.after, checkpoint=checkpoint, **data)

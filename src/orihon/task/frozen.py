@@ -1,0 +1,161 @@
+"""What a task was started with and keeps to its end, so that a resume renders the same window on another day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from orihon.context.frame import Budget, Policy
+from orihon.context.recall import RECALL, UNFOLD
+from orihon.errors import UsageError
+from orihon.settings import Settings
+from orihon.tokens import Counter, counter
+
+EXTRACTIVE = "extractive"
+CALLABLE = "callable"
+
+Summariser = Callable[[str], str]
+Schema = dict[str, Any]
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one task, as its metadata keeps them."""
+
+    llm_provider: str = ""
+    model: str = ""
+    context_length: int = 128_000
+    compression_threshold: float = 0.7
+    max_memory_messages: int = 20
+    reserved_output: int = 4096
+    tokens: str = "estimate"
+    window: Literal["fold", "importance", "plain"] = "fold"
+    fold_at: float = 0.97
+    fold_to: float = 0.52
+    min_messages_to_summarize: int = 10
+    keep_recent_messages: int = 5
+    summariser: str = EXTRACTIVE
+    summary_prompt: str = ""
+    snapshot: Literal["prefix", "tail"] = "prefix"
+    language: Literal["auto", "ja", "en"] = "auto"
+    max_messages: int = 24
+    max_data_chars: int = 2000
+    max_actions: int = 8
+    tools: list[Schema] | None = None
+    inherited_from: str = ""
+
+    @property
+    def policy(self) -> Policy:
+        """How it is chosen what to show."""
+        return Policy(
+            name=self.window,
+            max_messages=self.max_messages,
+            max_data_chars=self.max_data_chars,
+            compression_threshold=self.compression_threshold,
+        )
+
+    @property
+    def schemas(self) -> list[Schema]:
+        """The caller's tools, with `unfold` and `recall` beside them unless the caller has his own of that name."""
+        if self.tools is None:
+            return []
+        names = {name_of(schema) for schema in self.tools}
+        return [*self.tools, *(schema for schema in (UNFOLD, RECALL) if name_of(schema) not in names)]
+
+    @property
+    def ours(self) -> frozenset[str]:
+        """The names of the tools that the engine answers itself."""
+        taken = {name_of(schema) for schema in self.tools or ()}
+        return frozenset(name_of(schema) for schema in self.schemas) - taken
+
+    def budget(self, scale: float = 1.0, schema_tokens: int = 0, beside: int = 0) -> Budget:
+        """What the window may cost, where the provider counts `scale` times what we do."""
+        return Budget(
+            context_length=int(self.context_length / scale) - beside,
+            reserved_output=int(self.reserved_output / scale),
+            schema_tokens=schema_tokens,
+            fold_at=self.fold_at,
+            fold_to=self.fold_to,
+        )
+
+
+def name_of(schema: Schema) -> str:
+    """The name of a tool, in either of the two shapes that people write."""
+    function = schema.get("function", schema)
+    return str(function.get("name", "")) if isinstance(function, dict) else ""
+
+
+def freeze(settings: Settings, **given: Any) -> Frozen:
+    """What a new task keeps: what was given, else what the settings say; nonsense is refused at once."""
+    storage, model = settings.context_storage, settings.llm.chosen
+    values: dict[str, Any] = {
+        "llm_provider": settings.llm.provider,
+        "model": model.model,
+        "context_length": model.context_length,
+        "compression_threshold": storage.compression_threshold,
+        "max_memory_messages": storage.max_memory_messages,
+        "reserved_output": settings.window.reserved_output,
+        "tokens": settings.window.tokens,
+        "window": settings.window.policy,
+        "fold_at": settings.fold_at,
+        "fold_to": settings.fold_to,
+        "min_messages_to_summarize": storage.min_messages_to_summarize,
+        "keep_recent_messages": storage.keep_recent_messages,
+        "summariser": storage.summariser or EXTRACTIVE,
+        "summary_prompt": storage.summary_prompt,
+        "snapshot": settings.window.snapshot,
+        "language": settings.window.language,
+        "max_messages": settings.history.max_messages,
+        "max_data_chars": settings.history.max_data_chars,
+        "max_actions": settings.history.max_actions,
+    }
+    values |= {name: value for name, value in given.items() if value is not None}
+    try:
+        frozen = msgspec.convert(values, Frozen)
+    except msgspec.ValidationError as error:
+        hint = "docs/settings.md says what each of them may be."
+        raise UsageError(f"A task cannot be started so: {error}.", hint=hint) from error
+    _check(frozen)
+    return frozen
+
+
+def thaw(config: dict[str, Any]) -> Frozen:
+    """What the metadata of a task says; a field that another version wrote otherwise has its default."""
+    known = {name: config[name] for name in Frozen.__struct_fields__ if name in config}
+    try:
+        return msgspec.convert(known, Frozen)
+    except msgspec.ValidationError:
+        usable = {name: value for name, value in known.items() if _fits(name, value)}
+        return msgspec.convert(usable, Frozen)
+
+
+def _fits(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({name: value}, Frozen)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def schema_tokens(frozen: Frozen, count: Counter) -> int:
+    """What the tools take of every request."""
+    return count.tools(frozen.schemas)
+
+
+def _check(frozen: Frozen) -> None:
+    count = counter(frozen.tokens)
+    unnamed = [schema for schema in frozen.tools or () if not name_of(schema)]
+    if unnamed:
+        hint = 'Describe it as {"type": "function", "function": {"name": …, "parameters": {…}}}.'
+        raise UsageError(f"A tool has no name: {str(unnamed[0])[:80]}.", hint=hint)
+    if frozen.fold_to >= frozen.fold_at:
+        sentence = f"fold_to ({frozen.fold_to}) must be less than fold_at ({frozen.fold_at})."
+        raise UsageError(sentence, hint="The defaults are 0.52 and 0.97.")
+    schemas = schema_tokens(frozen, count)
+    if frozen.context_length - frozen.reserved_output - schemas <= 0:
+        raise UsageError(
+            f"A window of {frozen.context_length:,} tokens has no room for messages: {frozen.reserved_output:,} are "
+            f"reserved for the reply and the tools take {schemas:,}.",
+            hint="Give a larger context_length, a smaller reserved_output, or fewer tools.",
+        )

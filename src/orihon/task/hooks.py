@@ -1,0 +1,40 @@
+"""What others want to hear of a task: objects with any of the methods below. A failing one is logged and loses nothing.
+
+before_request(task, window)    after_reply(task, message)    after_tool(task, run)
+on_started(task)  on_resumed(task)  on_paused(task)  on_completed(task)  on_stopped(task)  on_failed(task)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from orihon.errors import UsageError
+
+log = logging.getLogger("orihon")
+
+NAMES = (
+    *("before_request", "after_reply", "after_tool"),
+    *("on_started", "on_resumed", "on_paused", "on_completed", "on_stopped", "on_failed"),
+)
+
+
+def checked(hooks: Sequence[Any]) -> tuple[Any, ...]:
+    """Refuse what can never be called."""
+    for hook in hooks:
+        if not any(callable(getattr(hook, name, None)) for name in NAMES):
+            raise UsageError(f"{hook!a:.80} is not a hook.", hint=f"It needs one of {', '.join(NAMES)}.")
+    return tuple(hooks)
+
+
+def call(hooks: Sequence[Any], name: str, task: Any, *about: Any) -> None:
+    """Tell them all, in order."""
+    for hook in hooks:
+        method = getattr(hook, name, None)
+        if method is None:
+            continue
+        try:
+            method(task, *about)
+        except Exception:
+            log.exception("[uuid:%s] The hook %s of %s failed.", task.uuid[:8], name, type(hook).__name__)

@@ -1,0 +1,143 @@
+"""One run of one tool: what it was asked, what it said, how long it took.
+
+A result may be a text, a value that becomes JSON, a list of parts (text and pictures, as MCP gives them), or an
+exception. An exception becomes an error result that the model reads; the task goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from orihon.codec import clean_value
+from orihon.records import Call, Message, Part, ToolCall
+
+INLINE_CHARS = 2000  # a longer result stands whole in the log alone
+ERROR_CHARS = 2000
+ACTION_CHARS = 120
+
+
+class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that the model asked for and nobody has answered; `text` is its arguments as the model wrote them."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    text: str = "{}"
+
+
+class Run:
+    """What happens to a call: set `result`; raise, or set `is_error`, if it failed."""
+
+    def __init__(self, call: PendingCall) -> None:
+        self.call = call
+        self.result: Any = None
+        self.is_error = False
+        self.exception: BaseException | None = None
+        self.duration_ms = 0
+        self._began = time.monotonic()
+
+    def end(self, exception: BaseException | None) -> None:
+        """Stop the clock; an exception is the result."""
+        self.duration_ms = max(0, int((time.monotonic() - self._began) * 1000))
+        if exception is not None:
+            self.exception, self.is_error = exception, True
+            self.result = f"{type(exception).__name__}: {exception}"[:ERROR_CHARS]
+
+    def message(self) -> Message:
+        """The answer to the call, for the log."""
+        return answer(self.call, content_of(self.result), is_error=self.is_error)
+
+    def record(self, message: Message) -> ToolCall:
+        """The line of the tools' list; a long result is only named there."""
+        text = message.text
+        fits = len(text) <= INLINE_CHARS
+        return ToolCall(
+            seq=0,
+            tool=self.call.name,
+            args=self.call.arguments,
+            result=None if self.is_error else text if fits else text[:INLINE_CHARS],
+            status="error" if self.is_error else "success",
+            error=text[:ERROR_CHARS] if self.is_error else None,
+            duration_ms=self.duration_ms,
+            timestamp="",
+            call_id=self.call.id,
+            message_seq=message.seq if not fits else None,
+        )
+
+    def noticed(self) -> dict[str, str]:
+        """What the snapshot learns from it."""
+        what = _line(f"{self.call.name} {_first_value(self.call.arguments)}")
+        if self.is_error:
+            return {"observed": _line(f"{what}: {_line(str(self.result))}", 2 * ACTION_CHARS)}
+        return {"acted": what}
+
+
+def answer(call: PendingCall | Call, content: str | list[Part], *, is_error: bool) -> Message:
+    """The message that answers a call."""
+    return Message(
+        seq=0,
+        role="tool",
+        tool_name=call.name,
+        tool_call_id=call.id,
+        content=content,
+        is_error=is_error,
+        timestamp="",
+        tokens=0,
+    )
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The arguments of a call; ValueError says what is wrong with them, in words for the model."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"The arguments are not valid JSON: {error}. Repeat the call with valid JSON.") from error
+    if not isinstance(value, dict):
+        kind = type(value).__name__
+        raise ValueError(f"The arguments must be a JSON object, not {kind}. Repeat the call with an object.")  # noqa: TRY004
+    return value
+
+
+def content_of(result: Any) -> str | list[Part]:
+    """A result as the content of a message."""
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, bytes | bytearray):
+        return bytes(result).decode("utf-8", "replace")
+    if isinstance(result, list | tuple) and result and all(map(_is_part, result)):
+        return [_part(item) for item in result]
+    if hasattr(result, "model_dump"):
+        result = result.model_dump(mode="json")
+    return json.dumps(clean_value(result), ensure_ascii=False)
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, Part) or (isinstance(item, dict) and item.get("type") in {"text", "image"})
+
+
+def _part(item: Part | dict[str, Any]) -> Part:
+    """A part of ours, or one as MCP writes it."""
+    if isinstance(item, Part):
+        return item
+    if item["type"] == "text":
+        return Part(type="text", text=str(item.get("text", "")))
+    return Part(type="image", data=item.get("data"), media_type=item.get("mimeType") or item.get("media_type"))
+
+
+def _first_value(arguments: dict[str, Any]) -> str:
+    values: Iterable[Any] = (value for value in arguments.values() if isinstance(value, str | int | float))
+    return str(next(iter(values), ""))
+
+
+def _line(text: str, most: int = ACTION_CHARS) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,134 @@
+"""Summaries of a task: the rolling one that makes room, the final one that the next run inherits, that of an aside.
+
+A summary is stored first and counts from its event on, so a failure on the way changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from orihon.context.compress import Compression, compress, should_compress
+from orihon.context.ranges import Ranges, joined
+from orihon.context.summary import Limits, Outcome, summarise
+from orihon.records import Message, Summary, SummaryKind
+from orihon.task.frozen import Frozen, Summariser
+from orihon.task.writer import Writer
+
+MAX_OUTPUT = 4096
+TOLD_TOKENS = 400  # so much may be told of the shortest run
+_HANDLE = re.compile(r"\(m\d+\) ")
+
+
+def is_due(writer: Writer, *, over: bool = False) -> bool:
+    """Whether enough stands in no summary to be worth one; after an undone one only when it must be (`over`)."""
+    history, frozen = writer.history, writer.frozen
+    if history.view.rests and not over:
+        return False
+    tokens, messages = history.unsummarised(int(frozen.compression_threshold * frozen.context_length))
+    return should_compress(
+        tokens,
+        messages,
+        context_length=frozen.context_length,
+        limit=history.limit,
+        threshold=frozen.compression_threshold,
+        minimum=frozen.min_messages_to_summarize,
+    )
+
+
+def roll(
+    writer: Writer, summariser: Summariser | None, *, focus: str = "", keep_recent: int | None = None, dry: bool = False
+) -> Compression | None:
+    """Summarise what is older than the newest few, with the previous summary rolled in."""
+    history, frozen = writer.history, writer.frozen
+    covered = history.view.state.summary
+    made = compress(
+        history.view,
+        history.newest_uncovered(),
+        counter=history.counter,
+        limits=_limits(frozen),
+        summariser=summariser,
+        previous=history.summary_text(covered.id) if covered else "",
+        focus=focus,
+        keep_recent=frozen.keep_recent_messages if keep_recent is None else keep_recent,
+        language=history.language,
+        template=frozen.summary_prompt,
+    )
+    if made is None or dry:
+        return made
+    for problem in made.outcome.problems:
+        writer.log.warning("The summariser failed: %s", problem)
+    number = _store(writer, made.outcome, made.ranges, "rolling")
+    writer.event("summary", id=number, ranges=made.ranges, kept=made.kept)
+    writer.update(add={"compression_count": 1}, activity="processing", last_activity="compression")
+    writer.log.info("Compression completed: %d -> %d tokens", made.outcome.original_tokens, made.outcome.tokens)
+    return made
+
+
+def final(writer: Writer, summariser: Summariser | None) -> str:
+    """The summary that the next run inherits; always one, as soon as something was said."""
+    history = writer.history
+    made = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
+    if made is not None and made.kind == "final" and made.end_seq == history.last:
+        return made.summary  # by somebody who died before it counted
+    covered = history.view.state.summary
+    previous = history.summary_text(covered.id) if covered else ""
+    messages = [message for message in history.newest_uncovered() if message.role != "system"]
+    if not messages and not previous:
+        return ""
+    outcome = _told(writer, messages, summariser, previous)
+    _store(writer, outcome, _upto_now(history.view.state.ranges, history.last), "final")
+    return outcome.text
+
+
+def aside(writer: Writer, summariser: Summariser | None, first: int) -> int:
+    """A summary of a side conversation that began with this message."""
+    messages = [message for message in writer.history.newest_uncovered() if message.seq >= first]
+    return _store(writer, _told(writer, messages, summariser), ((first, writer.history.last),), "tangent")
+
+
+def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | None, previous: str = "") -> Outcome:
+    """A summary for somebody who will not see the messages: a few words are told whole, and no handle is named."""
+    outcome = summarise(
+        messages,
+        counter=writer.history.counter,
+        limits=_limits(writer.frozen),
+        summariser=summariser,
+        previous=previous,
+        language=writer.history.language,
+        template=writer.frozen.summary_prompt,
+        least=TOLD_TOKENS,
+    )
+    for problem in outcome.problems:
+        writer.log.warning("The summariser failed: %s", problem)
+    text = _HANDLE.sub("", outcome.text)
+    return Outcome(
+        text, writer.history.counter.text(text), outcome.original_tokens, outcome.calls, by_model=outcome.by_model
+    )
+
+
+def _store(writer: Writer, outcome: Outcome, ranges: Ranges, kind: SummaryKind) -> int:
+    ratio = outcome.tokens / outcome.original_tokens if outcome.original_tokens else 1.0
+    return writer.append(
+        Summary(
+            id=0,
+            start_seq=ranges[0][0] if ranges else 1,
+            end_seq=ranges[-1][1] if ranges else 1,
+            summary=outcome.text,
+            original_tokens=outcome.original_tokens,
+            summary_tokens=outcome.tokens,
+            ratio=round(ratio, 4),
+            kind=kind,
+            ranges=list(ranges),
+            model=writer.frozen.summariser if outcome.by_model else None,
+            timestamp="",
+        )
+    )
+
+
+def _upto_now(ranges: Ranges, last: int) -> Ranges:
+    return joined((first, min(end, last)) for first, end in ranges if first <= last)
+
+
+def _limits(frozen: Frozen) -> Limits:
+    return Limits(context_length=frozen.context_length, max_output=min(MAX_OUTPUT, frozen.context_length // 4))

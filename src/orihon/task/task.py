@@ -1,0 +1,377 @@
+"""A task as a user writes it: add, window, add_reply, tool, and an end. Everything is on disk when a call returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from orihon import codec
+from orihon.context.compress import Compression
+from orihon.context.repair import plain_name
+from orihon.context.replies import reply_of
+from orihon.context.snapshot import Snapshot, from_data, merged
+from orihon.errors import StoreError, UsageError
+from orihon.handoff import Handoff, outline_of
+from orihon.keys import TaskKey
+from orihon.planning.schema import entry
+from orihon.records import Message, Summary, ToolCall, Usage
+from orihon.stores.base import Lease
+from orihon.task import hooks as hooking
+from orihon.task import lifecycle, summaries
+from orihon.task.branches import Keep, check_keep
+from orihon.task.calls import Calls
+from orihon.task.frozen import Frozen, Summariser, name_of
+from orihon.task.lifecycle import Ending
+from orihon.task.messages import message_of, with_ids
+from orihon.task.window import Window
+from orihon.tokens import calibrate
+
+PINNED_SHARE = 0.25  # of the limit, for all pins together
+PAIRS = 16  # requests that the calibration looks at
+SCALE_STEP = 0.05  # smaller differences are not worth a change
+HANDOFF_KEY = "orihon:handoff"
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is of a task."""
+
+    messages: int
+    unsummarised_messages: int
+    unsummarised_tokens: int
+    summaries: int
+    tool_calls: int
+    llm_calls: int
+    total_tokens: int
+    compressions: int
+    current_context_tokens: int
+    completed_actions: int
+    has_snapshot: bool
+
+
+class Task(Calls):
+    """One run on one thing. Use it in a `with` block: leaving it completes the task, or fails it, or pauses it."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        frozen: Frozen,
+        *,
+        summariser: Summariser | None = None,
+        hooks: Sequence[Any] = (),
+        handoff: Handoff | None = None,
+    ) -> None:
+        super().__init__(lease, frozen, hooks)
+        self.summariser = summariser
+        self.handoff = handoff
+        self._names = {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
+        self._pairs: list[tuple[int, int]] = []  # what we counted of a request, and what the provider did
+        self.began = any(message.role == "user" for message in self.history.read(1, 16))
+
+    # saying things
+
+    def add(
+        self,
+        role: str,
+        content: Any,
+        *,
+        tool_calls: Sequence[Any] | None = None,
+        tool_call_id: str | None = None,
+        tool_name: str | None = None,
+        is_error: bool = False,
+        usage: Usage | dict[str, Any] | None = None,
+        pinned: bool = False,
+        key: str | None = None,
+    ) -> int:
+        """Append a message and return its number; with the same `key` it is stored once, however often it is said."""
+        message = message_of(
+            role,
+            content,
+            tool_calls=tool_calls,
+            tool_call_id=tool_call_id,
+            tool_name=tool_name,
+            is_error=is_error,
+            usage=usage,
+            key=key,
+        )
+        with self.lock:
+            self.check_running()
+            if pinned:
+                self._check_pins(self.history.counter.message(message))
+            if role == "user":
+                self._hand_over()
+            seq = self._say(message)
+            if pinned:
+                self.event("pin", seq=seq)
+            return seq
+
+    def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
+        """Append what a model answered: text, calls and usage, from any provider's reply."""
+        message = msgspec.structs.replace(reply_of(reply, api), key=key)
+        named = ((self._names.get(call.name, call.name), call) for call in message.tool_calls)
+        calls = [msgspec.structs.replace(call, name=name) for name, call in named]
+        with self.lock:
+            self.check_running()
+            seq = self._say(msgspec.structs.replace(message, tool_calls=calls))
+            usage, context = message.usage, self.row.current_context_tokens
+            stored = self.history.one(seq)
+            used = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
+            self.update(add={"llm_call_count": 1, "total_tokens": used}, last_activity="llm_reply")
+            self.log.info("LLM call #%d: %d tokens", self.row.llm_call_count, used)
+            if usage and context:
+                self._calibrate(context, usage.input_tokens)
+            hooking.call(self.hooks, "after_reply", self, stored)
+            return seq
+
+    def _say(self, message: Message) -> int:
+        message = with_ids(message, self.history.last + 1)
+        seq = self.append(message)
+        if message.role == "assistant":
+            self._raw = {call.id: call for call in message.tool_calls}
+        return seq
+
+    def _hand_over(self) -> None:
+        """What the last run on the same thing left stands just before the first request."""
+        if not self.began and self.handoff is not None:
+            said = message_of("assistant", self.handoff.text, key=HANDOFF_KEY)
+            seq = self.append(said)
+            if seq not in self.history.view.state.pins:
+                self.event("pin", seq=seq)
+        self.began = True
+
+    def _calibrate(self, counted: int, reported: int) -> None:
+        """Where the provider counts more than we do, the window is made for its numbers."""
+        self._pairs = [*self._pairs, (counted + self.history.schema_tokens, reported)][-PAIRS:]
+        scale = max(1.0, calibrate(self._pairs))
+        if abs(scale - self.history.scale) > SCALE_STEP:
+            self.event("note", scale=round(scale, 3))
+
+    # what the model sees
+
+    def wants_reply(self) -> bool:
+        """Whether it is the model's turn."""
+        with self.lock:
+            newest = next(self.history.backwards(self.history.view.state.ranges), None)
+            if newest is None or self.row.status != "running" or newest.role == "system":
+                return False
+            return newest.role != "assistant" or bool(newest.tool_calls)
+
+    def window(self) -> Window:
+        """The messages to send now: folded, summarised if it must be, valid, inside the budget, and safe on disk."""
+        with self.lock:
+            self.check_running()
+            self.settle()
+            if self.frozen.window == "plain" and summaries.is_due(self):
+                self._roll()
+            window = self._folded()
+            self.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
+            self.lease.sync()
+            hooking.call(self.hooks, "before_request", self, window)
+            return window
+
+    def _folded(self) -> Window:
+        """A window; new folds are stored before it is made of them, so that a resume makes the same one."""
+        composed = self.history.composed()
+        batch = composed.batch
+        if batch is not None:
+            # folding alone had to leave messages out whole: a summary should stand for them
+            if batch.hidden and self.summariser is not None and summaries.is_due(self) and self._roll() is not None:
+                batch = self.history.composed().batch
+            if batch is not None:
+                self.keep(batch)
+            again = self.history.composed()
+            report = msgspec.structs.replace(again.report, reasons=composed.report.reasons)
+            composed = msgspec.structs.replace(again, report=report)
+        return self.history.window(composed)
+
+    def _roll(self, **options: Any) -> Compression | None:
+        self.log.info("Context compression triggered")
+        self.update(activity="compressing")
+        made = summaries.roll(self, self.summariser, **options)
+        if made is None:
+            self.update(activity="processing")
+        return made
+
+    def compress(self, *, focus: str = "", keep_recent: int | None = None, dry_run: bool = False) -> Compression | None:
+        """Summarise the older messages now; None when there is nothing to gain. `dry_run` changes nothing."""
+        if keep_recent is not None and keep_recent < 0:
+            raise UsageError(f"keep_recent cannot be {keep_recent}.", hint="Give 0 or more.")
+        with self.lock:
+            self.check_running()
+            if dry_run:
+                return summaries.roll(self, self.summariser, focus=focus, keep_recent=keep_recent, dry=True)
+            return self._roll(focus=focus, keep_recent=keep_recent)
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        with self.lock:
+            tokens, messages = self.history.unsummarised()
+            snapshot = self.snapshot()
+            return Stats(
+                messages=self.history.last,
+                unsummarised_messages=messages,
+                unsummarised_tokens=tokens,
+                summaries=self.lease.last(Summary),
+                tool_calls=self.lease.last(ToolCall),
+                llm_calls=self.row.llm_call_count,
+                total_tokens=self.row.total_tokens,
+                compressions=self.row.compression_count,
+                current_context_tokens=self.row.current_context_tokens,
+                completed_actions=len(snapshot.completed_actions) + snapshot.earlier_actions,
+                has_snapshot=bool(snapshot),
+            )
+
+    def snapshot(self, **changes: Any) -> Snapshot:
+        """How far the task is; `goal`, `completed_actions`, `current_phase`, `key_observations` change it in part."""
+        with self.lock:
+            current = from_data(self.history.view.state.snapshot)
+            if not changes:
+                return current
+            try:
+                changed = merged(current, **changes, max_actions=self.frozen.max_actions)
+            except (TypeError, AttributeError) as error:
+                names = ", ".join(Snapshot.__struct_fields__[:4])
+                raise UsageError(f"The snapshot cannot be changed so: {error}.", hint=f"It has {names}.") from error
+            self.check_running()
+            self.event("snapshot", **_full(changed))
+            return changed
+
+    def pin(self, seq: int) -> None:
+        """Show a message, with its calls and results, in every window from the next fold on."""
+        with self.lock:
+            self.check_running()
+            if seq in self.history.view.state.pins:
+                return
+            self._check_pins(sum(message.tokens for message in self.history.unit(self.history.one(seq))))
+            self.event("pin", seq=seq)
+
+    def unpin(self, seq: int) -> None:
+        """No longer do that."""
+        with self.lock:
+            self.check_running()
+            if seq in self.history.view.state.pins:
+                self.event("unpin", seq=seq)
+
+    def _check_pins(self, more: int) -> None:
+        pins = self.history.view.state.pins
+        pinned = sum(message.tokens for seq in pins for message in self.history.unit(self.history.one(seq)))
+        most = int(PINNED_SHARE * self.history.limit)
+        if pinned + more > most:
+            raise UsageError(
+                f"With {more:,} tokens more the pins would take {pinned + more:,}; {most:,} are allowed, a quarter of "
+                f"the {self.history.limit:,} of the window.",
+                hint="Unpin something, or pin a shorter message.",
+            )
+
+    @contextmanager
+    def tangent(self, question: str = "", *, keep: Keep = "none") -> Iterator[None]:
+        """A side conversation, with its first question; an exception inside keeps nothing of it."""
+        check_keep(keep)
+        opened = self.begin_tangent()
+        try:
+            if question:
+                self.add("user", question)
+            yield
+        except Exception:
+            self.leave(opened, "none")
+            raise
+        self.leave(opened, keep)
+
+    def link(self, key: TaskKey) -> None:
+        """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
+        with self.lock:
+            self.update(linked_key=str(key))
+
+    def plan(self, value: Any) -> int:
+        """Keep a plan, a revision, a reflection, a verification or the decision to plan again."""
+        with self.lock:
+            self.check_running()
+            return self.append(entry(self.uuid, value))
+
+    # the end
+
+    def complete(self) -> None:
+        """It is done: write the final summary and let go."""
+        self._end(Ending("completed"))
+
+    def fail(self, error: str, *, reason: str = "") -> None:
+        """It cannot be done."""
+        self._end(Ending("failed", error=str(error), reason=reason))
+
+    def stop(self, reason: str = "") -> None:
+        """Somebody does not want it done."""
+        self._end(Ending("stopped", reason=reason))
+
+    def pause(self, reason: str = "") -> None:
+        """Leave it as it is; `engine.resume(uuid)` goes on."""
+        with self.lock:
+            lifecycle.check(self.row, "paused")
+            self.interrupt(list(self._running.values()))
+            self.update(status="paused", activity="", last_activity="paused", reason=reason or None)
+            self.lease.close()
+            self.log.info("Task paused%s", f": {reason}" if reason else "")
+            hooking.call(self.hooks, "on_paused", self)
+
+    def close(self) -> None:
+        """Let go of the task; one that still runs is paused."""
+        with self.lock:
+            if self.row.status == "running":
+                self.pause()
+            self.lease.close()
+
+    def _end(self, ending: Ending) -> None:
+        with self.lock:
+            lifecycle.check(self.row, ending.status)
+            self.interrupt(list(self._running.values()))
+            while self.history.view.tangents:
+                self.event("end", keep="none")
+            self.event("note", ending=msgspec.to_builtins(ending))
+            self.finish(ending)
+
+    def finish(self, ending: Ending) -> None:
+        """The rest of an ending that was begun, perhaps by somebody who died on the way."""
+        self.update(activity="completing", last_activity="final_summary")
+        text = summaries.final(self, self.summariser)
+        self.lease.sync()
+        self.update(
+            status=ending.status,
+            activity="",
+            completed_at=codec.now(),
+            final_summary=text or None,
+            handoff=outline_of(self.lease.store, self.row),
+            error_message=ending.error or None,
+            reason=ending.reason or None,
+        )
+        self.lease.close()
+        self.log.info(lifecycle.said(ending))
+        hooking.call(self.hooks, f"on_{ending.status}", self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.row.status != "running":
+                return  # the block has ended it itself
+            if error is None:
+                self.complete()
+            elif isinstance(error, Exception):
+                self.fail(f"{type(error).__name__}: {error}")
+            else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
+                self.pause()
+        except StoreError as failure:
+            if error is None:
+                raise
+            self.log.error("How the task ended could not be recorded: %s", failure)  # noqa: TRY400 - the first error matters
+        finally:
+            self.lease.close()
+
+
+def _full(snapshot: Snapshot) -> dict[str, Any]:
+    """All fields, also the empty ones, so that what was taken out is gone."""
+    return {name: getattr(snapshot, name) for name in Snapshot.__struct_fields__}
