@@ -72,8 +72,8 @@ class _Reading:
         if value is None:
             return
         self.entries += 1
-        if isinstance(value, Plan):
-            self.plan = value
+        if isinstance(value, Plan):  # a second one is a revision without a reason
+            self.plan = revised(self.plan, Revision(updated_plan=value))
             return
         if isinstance(value, Revision):
             self.plan = revised(self.plan, value)

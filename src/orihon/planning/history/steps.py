@@ -6,6 +6,7 @@ subtask or its tool and only one step can be meant. What cannot be matched chang
 
 from __future__ import annotations
 
+import functools
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -23,7 +24,12 @@ Step = TypeVar("Step", Action, Subtask)
 
 def norm(text: str) -> str:
     """A text as it is compared with others."""
-    return " ".join(text[:COMPARED_CHARS].casefold().split())
+    return _norm(text[:COMPARED_CHARS])
+
+
+@functools.lru_cache(maxsize=4 * MAX_ITEMS)  # a long run compares the same steps again and again
+def _norm(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def revised(plan: Plan | None, revision: Revision) -> Plan | None:
@@ -102,13 +108,19 @@ def _holds(said: str, purpose: str) -> bool:
 
 
 def _named(said: str, subtasks: tuple[Subtask, ...]) -> int | None:
-    """The subtask whose id the text is or begins with, or whose description it holds."""
-    for number, subtask in enumerate(subtasks):
-        id_ = norm(subtask.id)
-        begins = bool(id_) and said.startswith(id_) and not said[len(id_) : len(id_) + 1].isalnum()
-        if begins or _holds(said, norm(subtask.description)):
-            return number
-    return None
+    """The subtask whose id the text is or begins with, or else whose description it holds."""
+    by_id = [number for number, subtask in enumerate(subtasks) if _begins(said, norm(subtask.id))]
+    if by_id:
+        return max(by_id, key=lambda number: len(subtasks[number].id))
+    return next((number for number, part in enumerate(subtasks) if _holds(said, norm(part.description))), None)
+
+
+def _begins(said: str, id_: str) -> bool:
+    """`task_2 edit the file` and `2: edit the file` name a subtask; `2 files were edited` does not."""
+    if not id_ or not said.startswith(id_):
+        return False
+    after = said[len(id_) : len(id_) + 1]
+    return after in ":.,)]-" or (after == " " and not id_.isdigit())
 
 
 def _identity(step: Action | Subtask) -> tuple[str, str, str]:

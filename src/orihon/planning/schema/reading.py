@@ -23,7 +23,7 @@ def read(data: Any, kind: PlanKind) -> Value | None:
     fields = _fields(data, kind)
     if fields is None:
         return None
-    value: Value = _built(fields, KINDS[kind][0])
+    value: Value = built(fields, KINDS[kind][0])
     return value
 
 
@@ -57,7 +57,7 @@ def _shaped(data: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
     return shaped
 
 
-def _built(data: dict[str, Any], struct: Any) -> Any:
+def built(data: dict[str, Any], struct: Any) -> Any:
     """The struct with those fields that fit."""
     shaped = _shaped(data, struct)
     fitted = {name: _fitted(shaped[name], kind) for name, kind in _types(struct).items() if name in shaped}
@@ -68,7 +68,7 @@ def _fitted(value: Any, kind: Any) -> Any:
     """The value as a field of a kind holds it; UNSET when it does not fit."""
     bare = _bare(kind)
     if _is_struct(bare):
-        return _built(value, bare) if isinstance(value, dict) else UNSET
+        return built(value, bare) if isinstance(value, dict) else UNSET
     if get_origin(bare) is tuple:
         items = value if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
         fitted = (_fitted_item(item, get_args(bare)[0]) for item in items)
