@@ -144,19 +144,14 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield data
 
 
-_FENCED = re.compile(r"^\s*```[a-zA-Z]*[ \t]*\n(.*?)^\s*```", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(r"^[ \t]*```[a-zA-Z]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
 def _without_thoughts(text: str) -> str:
     """The text without <think>…</think>, also when the beginning of it was cut off."""
-    kept: list[str] = []
-    while True:
-        thought, closing, rest = text.partition("</think>")
-        if not closing:
-            return "".join([*kept, text])
-        before, opening, _ = thought.partition("<think>")
-        kept += [before] if opening else []
-        text = rest
+    *thoughtful, said = text.split("</think>")
+    kept = [part.partition("<think>")[0] for part in thoughtful if "<think>" in part]
+    return "".join([*kept, said])
 
 
 # the form of an answer
