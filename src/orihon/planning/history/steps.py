@@ -79,7 +79,7 @@ def settled(plan: Plan) -> Plan:
 def meant(plan: Plan, text: str, tool: str = "") -> tuple[int | None, int | None]:
     """The numbers of the action and of the subtask that a text is about, as far as that is certain."""
     said = norm(text)
-    about = {number for number, action in enumerate(plan.actions) if _holds(said, norm(action.purpose))}
+    about = _holding(said, plan.actions)
     if not about and (number := _named(said, plan.subtasks)) is not None:
         of_it = {index for index, action in enumerate(plan.actions) if action.task_id == plan.subtasks[number].id}
         return _only(plan, of_it, tool), number
@@ -101,10 +101,14 @@ def _only(plan: Plan, numbers: set[int], tool: str) -> int | None:
     return next(iter(numbers)) if len(numbers) == 1 else None
 
 
+def _holding(said: str, actions: tuple[Action, ...]) -> set[int]:
+    """The actions whose purpose a text is; when it is none, those whose purpose it holds."""
+    holding = {number for number, action in enumerate(actions) if _holds(said, norm(action.purpose))}
+    return {number for number in holding if norm(actions[number].purpose) == said} or holding
+
+
 def _holds(said: str, purpose: str) -> bool:
-    if not said or not purpose:
-        return False
-    return said == purpose or (len(purpose) >= TELLING_CHARS and purpose in said)
+    return bool(said and purpose) and (said == purpose or (len(purpose) >= TELLING_CHARS and purpose in said))
 
 
 def _named(said: str, subtasks: tuple[Subtask, ...]) -> int | None:
