@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from orihon.context.compress import Compression, compress, should_compress
-from orihon.context.ranges import Ranges, joined
+from orihon.context.ranges import Ranges, contains, joined
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.records import Message, Summary, SummaryKind
 from orihon.task.frozen import Frozen, Summariser
 from orihon.task.writer import Writer
 
 MAX_OUTPUT = 4096
+LEAST_GAIN = 0.1  # of the limit; less is not worth a request
+LEFT_OUT_SHARE = 0.75  # of the oldest messages
 TOLD_TOKENS = 400  # so much may be told of the shortest run
 _HANDLE = re.compile(r"\(m\d+\) ")
 
 
-def is_due(writer: Writer, *, over: bool = False) -> bool:
-    """Whether enough stands in no summary to be worth one; after an undone one only when it must be (`over`)."""
+def is_due(writer: Writer) -> bool:
+    """Whether so much stands in no summary that one is worth it; after an undone one only beyond the hard limit."""
     history, frozen = writer.history, writer.frozen
-    if history.view.rests and not over:
-        return False
-    tokens, messages = history.unsummarised(int(frozen.compression_threshold * frozen.context_length))
+    tokens, messages = history.unsummarised(enough=frozen.context_length)
+    newest = islice(history.backwards(history.uncovered), frozen.keep_recent_messages)
+    gain = tokens - sum(message.tokens for message in newest)
+    if gain < LEAST_GAIN * history.limit:
+        return False  # what could be summarised is not what fills the window
+    if history.view.rests:
+        return tokens > history.limit
     return should_compress(
         tokens,
         messages,
@@ -34,6 +41,21 @@ def is_due(writer: Writer, *, over: bool = False) -> bool:
         threshold=frozen.compression_threshold,
         minimum=frozen.min_messages_to_summarize,
     )
+
+
+def kept_by(writer: Writer, hidden: Ranges) -> int | None:
+    """How many of the newest messages a batch of folds still shows, when it leaves out most of the others whole.
+
+    None when it leaves out too few to be worth a summary. What is folded says more than a summary would.
+    """
+    messages = [message for message in writer.history.newest_uncovered() if message.role != "system"]
+    gone = oldest = 0
+    for place, message in enumerate(messages, start=1):
+        gone += contains(hidden, message.seq)
+        oldest = place if gone >= LEFT_OUT_SHARE * place else oldest
+    if writer.history.view.rests or oldest < writer.frozen.min_messages_to_summarize:
+        return None
+    return len(messages) - oldest
 
 
 def roll(

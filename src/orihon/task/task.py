@@ -177,8 +177,9 @@ class Task(Calls):
         composed = self.history.composed()
         batch = composed.batch
         if batch is not None:
-            # folding alone had to leave messages out whole: a summary should stand for them
-            if batch.hidden and self.summariser is not None and summaries.is_due(self) and self._roll() is not None:
+            # folding had to leave old messages out whole: a summary should stand for them
+            newest = summaries.kept_by(self, batch.hidden) if self.summariser is not None else None
+            if newest is not None and self._roll(keep_recent=newest) is not None:
                 batch = self.history.composed().batch
             if batch is not None:
                 self.keep(batch)
