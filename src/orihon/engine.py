@@ -63,10 +63,10 @@ class Orihon:
         summariser: Summariser | str | None = None,
         window: str | None = None,
         language: str | None = None,
-        inherit: bool | None = None,
+        inherit: bool = True,
         **others: Any,
     ) -> Task:
-        """A new task on this key; it inherits from the last one by itself. Keep it in a `with` block."""
+        """A new task on this key, to be used in a `with` block; unless told not to, it inherits from the last one."""
         key = TaskKey.parse(key) if isinstance(key, str) else key
         _check_names(others)
         ask, name = self._summariser(summariser)
@@ -83,8 +83,7 @@ class Orihon:
             **others,
         )
         self._finish_what_was_begun(key)
-        wanted = self.settings.context_inheritance.enabled if inherit is None else inherit
-        handoff = self.handoff(key, user=user, frozen=frozen) if wanted else None
+        handoff = self.handoff(key, user=user, frozen=frozen) if inherit else None
         if handoff is not None:
             frozen = msgspec.structs.replace(frozen, inherited_from=handoff.uuid)
         metadata = self._metadata(key, uuid, user, frozen)

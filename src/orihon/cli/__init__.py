@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -54,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
+    signal.signal(signal.SIGTERM, _leave)
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:
@@ -80,6 +82,11 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         _say(f"unexpected {type(error).__name__}: {error}", "Run it again with --debug to see where it happened.")
         sys.exit(UNEXPECTED)
+
+
+def _leave(number: int, _: object) -> None:
+    """A polite kill is an interrupt: what runs is paused, and can go on."""
+    sys.exit(128 + number)
 
 
 def _say(message: str, hint: str = "") -> None:
