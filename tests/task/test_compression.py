@@ -40,8 +40,9 @@ class Model:
         return self.answer(prompt) if callable(self.answer) else self.answer
 
 
-def test_by_hand(engine):
+def test_by_hand(engine, caplog):
     """The older messages are summarised, the newest five stay, and undo brings all back byte for byte."""
+    caplog.set_level("INFO", "orihon")
     model = Model()
     with begun(engine, context_length=100_000, summariser=model) as task:
         work(task, 0, 10)
@@ -59,6 +60,9 @@ def test_by_hand(engine):
         (summary,) = engine.read(task.uuid).summaries()
         assert (summary.kind, summary.start_seq, summary.end_seq) == ("rolling", 1, 16)
         assert engine.row(task.uuid).compression_count == 1
+        said = [record.getMessage().partition("] ")[2] for record in caplog.records]
+        done = f"Compression completed: {made.outcome.original_tokens} -> {made.outcome.tokens} tokens"
+        assert said[-2:] == ["Context compression triggered", done]
         assert task.compress() is None  # nothing more to gain
         task.undo()
         assert task.window().openai() == before
