@@ -26,6 +26,7 @@ from orihon.tokens import Counter
 log = logging.getLogger("orihon")
 
 MAX_LOOKED_AT = 20  # earlier runs that are asked for a plan
+MAX_TOOLS, MAX_ERROR = 20, 200  # what an outline keeps of the tools, and of what each said last
 PLANNED = "planned"
 
 
@@ -106,7 +107,8 @@ def outline_of(store: Store, row: TaskRow) -> str:
     """What `TaskRow.handoff` keeps of a task that ends, as JSON: its plan, its tools and its checks, in outline."""
     try:
         run = execution(store, row)
-        kept = {PLANNED: run.entries > 0} | outline(run)
+        tools = [msgspec.structs.asdict(use) | {"last_error": use.last_error[:MAX_ERROR]} for use in run.tools]
+        kept = {PLANNED: run.entries > 0} | outline(run) | {"tools": tools[:MAX_TOOLS]}
         return msgspec.json.encode(mask_value(kept)).decode()
     except (OrihonError, OSError, ValueError, TypeError) as error:
         log.warning("[uuid:%s] There is no outline to hand on: %s", row.uuid[:8], error)
