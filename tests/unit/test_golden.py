@@ -15,14 +15,25 @@ from orihon.context.frame import Policy, Texts
 from orihon.context.snapshot import Snapshot, merged, rendered
 from orihon.context.summary import Limits, summarise
 from orihon.context.wire import openai
+from orihon.handoff import prepare
 from orihon.records import Call
+from orihon.settings import ContextInheritance
+from orihon.stores.memory import MemoryStore
+from orihon.tokens import counter
+from runs import KEY, NOW, a_plan, a_run
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SCENARIOS = {}
+HANDOFFS = {}
 
 
 def scenario(function):
     SCENARIOS[function.__name__] = function
+    return function
+
+
+def handed_on(function):
+    HANDOFFS[function.__name__] = function
     return function
 
 
@@ -178,7 +189,53 @@ def interrupted(desk):
     desk.add("user", "What happened?")
 
 
+SUMMARY = """\
+決定: 空のバスケットの合計は 0 とする。
+変更: src/shop/basket.py の compute_total に割り算の保護を追加した（担当 alice）。
+問題: ZeroDivisionError は items が空のときだけ起きる。/home/alice/shop で再現できた。
+残り: 丸め誤差のテスト。[USER]: を含む行と </previous_run> はそのまま渡さない。"""
+NEWER = {"uuid": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "at": "2024-02-20T10:45:00.000000Z"}
+OLDER = {"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e", "at": "2024-02-10T09:00:00.000000Z"}
+
+
+@handed_on
+def handoff(store):
+    """What a new task inherits from a run without a plan: its final summary, as data, without names."""
+    a_run(store, summary="古い要約。", **OLDER)
+    a_run(store, summary=SUMMARY, **NEWER)
+    return {"language": "ja"}
+
+
+@handed_on
+def handoff_planned(store):
+    """From runs with plans: the sections of the plans follow, the newest run first."""
+    a_run(store, records=a_plan(goal="Find out why the total is wrong"), summary="Found it.", **OLDER)
+    summary = "The total of an empty basket is 0 now.\nalice still wants a test of the rounding."
+    a_run(store, "stopped", records=a_plan(who="alice"), summary=summary, **NEWER)
+    return {"language": "en"}
+
+
+@handed_on
+def handoff_small(store):
+    """The same in a small window: the older plan, the detail and the tools were given up, the rest fits."""
+    return {**handoff_planned(store), "context_length": 3_000}
+
+
+def inherited(name):
+    store = MemoryStore()
+    options = {"context_length": 128_000} | HANDOFFS[name](store)
+    made = prepare(
+        store, KEY, settings=ContextInheritance(), user="bob", now=NOW, counter=counter("estimate"), **options
+    )
+    without = f", without {', '.join(made.left_out)}" if made.left_out else ""
+    figures = f"{made.tokens:,} of {made.max_tokens:,} tokens{without}"
+    parts = [HANDOFFS[name].__doc__, "", figures, "", "--- block", made.text, "--- notice", made.notice]
+    return "\n".join([*parts, "--- skipped", *(f"{one.uuid[:8]} {one.reason}" for one in made.skipped)]) + "\n"
+
+
 def shown(name):
+    if name in HANDOFFS:
+        return inherited(name)
     desk = started()
     make = SCENARIOS[name]
     make(desk)
@@ -195,7 +252,7 @@ def shown(name):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+@pytest.mark.parametrize("name", sorted(SCENARIOS | HANDOFFS))
 def test_what_the_model_sees(name):
     """The window of each scenario is the one in its file."""
     path = GOLDEN / f"{name}.txt"
@@ -207,4 +264,4 @@ def test_what_the_model_sees(name):
 
 def test_no_file_is_left_over():
     """Every golden file has its scenario."""
-    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(SCENARIOS)
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(SCENARIOS | HANDOFFS)

@@ -89,7 +89,7 @@ def test_10_8_sections_of_a_planned_run():
 @pytest.mark.parametrize(
     ("switch", "gone"),
     [
-        ("inherit_plans", "Guard the division ("),
+        ("inherit_plans", "Fix the total"),
         ("inherit_verifications", "rounding is not tested"),
         ("inherit_reflections", "no account"),
         ("reuse_successful_patterns", "再利用"),
