@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,9 @@ import pytest
 
 from orihon import errors
 from orihon.cli import COMMANDS, cli, main
+from orihon.codec import now
+from orihon.stores import open_store
+from runs import KEY, a_plan, a_run
 
 
 def orihon(*arguments, cwd=None, env=None, **options):
@@ -110,3 +114,75 @@ def test_a_reader_that_stops_is_not_an_error():
     )
     assert shown.stderr == ""
     assert len(shown.stdout.splitlines()) == 1
+
+
+def past(url):
+    with open_store(url) as store:
+        old = a_run(store, summary="An old one.", at="2001-01-01T00:00:00.000000Z")
+        failed = a_run(store, "failed", at=now())
+        used = a_run(store, summary="合計を直しました。担当は alice です。", at=now(), records=a_plan())
+    return old, failed, used
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
+def test_inherit_shows_what_a_new_task_would_get(tmp_path, kind):
+    """Source, date, tokens, the block, and the runs that were skipped with the reason; nothing is changed."""
+    url = str(tmp_path / "s") if kind == "jsonl" else f"sqlite:///{tmp_path}/s.db"
+    old, failed, used = past(url)
+    shown = orihon("inherit", KEY, "--store", url, "--dry-run", cwd=tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    first, second, *_ = shown.stdout.splitlines()
+    assert first.startswith(f"A new task with {KEY} would go on from {used}, which ended 20")
+    assert re.fullmatch(r"\d+ of 8,000 tokens:", second)
+    assert "前回の処理要約: #" in shown.stdout
+    assert "alice" not in shown.stdout
+    skipped = shown.stdout.split("\nSkipped:\n")[1]
+    assert re.search(rf"{failed[:8]}  failed     .*It failed", skipped)
+    assert re.search(
+        rf"{old[:8]}  completed  2001-01-01T00:00  It ended [\d,]+ days ago; 90 days are allowed.", skipped
+    )
+    small = orihon("inherit", KEY, "--store", url, "--context-length", "2000", cwd=tmp_path)
+    assert re.search(r"of 200 tokens, without detail of the plan, history of the tools", small.stdout)
+
+
+def test_inherit_for_programs(tmp_path):
+    """One object, also when there is nothing."""
+    url = str(tmp_path / "s")
+    _, _, used = past(url)
+    said = json.loads(orihon("inherit", KEY, "--store", url, "--json", cwd=tmp_path).stdout)
+    assert (said["source"], said["max_tokens"], len(said["skipped"])) == (used, 8000, 2)
+    assert said["block"].startswith("前回の処理要約:")
+    said = json.loads(orihon("inherit", "github/acme/shop/issue/99", "--store", url, "--json", cwd=tmp_path).stdout)
+    assert (said["source"], said["block"], said["skipped"]) == (None, None, [])
+
+
+def test_inherit_says_plainly_why_there_is_nothing(tmp_path):
+    """No run, no usable run, switched off, no room, somebody else's: a sentence each, and exit code 0."""
+    url = str(tmp_path / "s")
+    with open_store(url) as store:
+        a_run(store, "paused", at=now())
+        a_run(store, key="local/issue/notes", user="bob", at=now())
+        a_run(store, key="github/acme/shop/issue/5", at=now())
+
+    def said(key, *more):
+        shown = orihon("inherit", key, "--store", url, *more, cwd=tmp_path)
+        assert shown.returncode == 0
+        return shown.stdout
+
+    assert "would inherit nothing: it has no earlier run." in said("github/acme/shop/issue/7")
+    assert "would inherit nothing: none of its earlier runs can be used." in said(KEY)
+    assert "It is paused; it can be resumed." in said(KEY)
+    assert "It is another user's local task." in said("local/issue/notes", "--user", "alice")
+    assert "would go on from" in said("local/issue/notes", "--user", "bob")
+    assert "fits into the tokens that are allowed." in said("github/acme/shop/issue/5", "--context-length", "10")
+    (tmp_path / "config.yaml").write_text("context_inheritance:\n  enabled: false\n")
+    assert "would inherit nothing: context_inheritance.enabled is off." in said("github/acme/shop/issue/5")
+
+
+def test_inherit_refuses_what_makes_no_sense(tmp_path):
+    """A wrong key and a store that is not there are a sentence and code 2, and no store is made."""
+    shown = orihon("inherit", "nonsense", "--store", str(tmp_path), cwd=tmp_path)
+    assert (shown.returncode, len(shown.stderr.splitlines())) == (2, 2)
+    shown = orihon("inherit", KEY, "--store", str(tmp_path / "none"), cwd=tmp_path)
+    assert shown.returncode == 2
+    assert not (tmp_path / "none").exists()

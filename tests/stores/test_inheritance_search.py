@@ -1,4 +1,4 @@
-"""Which run a new task goes on from: every cell of the tables in 001 §2.1, §2.3, §2.4, §4.1 and §7, over every store."""
+"""Which run a new task goes on from: every cell of 001 §2.1, §2.3, §2.4, §4.1 and §7, over every store."""
 
 import logging
 import shutil

@@ -99,7 +99,7 @@ def _print(key: TaskKey, found: Search, made: Handoff | None, settings: Settings
 
 
 def _without(left_out: tuple[str, ...]) -> str:
-    return f", without the {', the '.join(left_out)}" if left_out else ""
+    return f", without {', '.join(left_out)}" if left_out else ""
 
 
 def _why(found: Search, settings: Settings) -> str:
