@@ -43,6 +43,7 @@ def a_call(tool="shell", **fields):
         ("rounding", "plan 5", "rounding is not tested"),
         ("割り算", "summary 1", "割り算を直した"),
         ("finished", "final summary", "It is finished"),
+        ("gpt-4o", "metadata", '"context_length": 128000'),
     ],
 )
 def test_10_5_1_plans_tools_and_errors_can_be_looked_up(store, query, label, said):

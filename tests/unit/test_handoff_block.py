@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.handoff import Previous, block, cap, notice, prepare
-from orihon.handoff.sanitise import Names, sanitised
+from orihon.handoff.sanitise import Names, names_of, sanitised
 from orihon.planning.history import execution
 from orihon.records import TaskRow
 from orihon.settings import ContextInheritance, InheritedPlanning
@@ -297,6 +297,26 @@ def test_names_that_were_masked_or_odd_do_no_harm():
     )
 
 
+@pytest.mark.parametrize(
+    "owner", ['{"hostname":"web-33","since":"x"}', "process 7 on web-33", "web-33?", "[1]", "{}", None]
+)
+def test_the_holder_of_a_lease_is_a_name_too(owner):
+    """A run that was never given back names its machine there, as JSON or in words; anything else says nothing."""
+    row = msgspec.structs.replace(previous().row, lease_owner=owner, hostname=None, user=None)
+    said = sanitised("on web-33", names_of(MemoryStore(), row))
+    assert said == ("on [host]" if owner and ("hostname" in owner or " on " in owner) else "on web-33")
+
+
+def test_what_is_given_up_was_there():
+    """A run without a plan, or with all switches off, gives up nothing but the end of its summary."""
+    off = dict.fromkeys(("inherit_plans", "inherit_verifications", "inherit_reflections"), False)
+    text = "One line.\n" * 300
+    assert made(text, max_tokens=200).left_out == ("end of the summary",)
+    kept = [{"uuid": "u", "goal": "g"}]
+    assert made(text, max_tokens=200, executions=kept, **off).left_out == ("end of the summary",)
+    assert made(text, max_tokens=200, executions=kept).left_out == ("end of the summary",)
+
+
 def test_secrets_are_masked_once_more():
     """A summary that came from elsewhere unmasked is masked before it is shown."""
     assert "ghp_" not in made("token ghp_" + "a1B2c3D4" * 4 + "e5F6").text
@@ -307,4 +327,5 @@ def test_ordinary_paths_stay():
     names = Names()
     text = "src/home/index.py, https://example.com/home/news, /srv/home, /homes/x"
     assert sanitised(text, names) == text
+    assert sanitised("It is in /home/zoe. /home/zoeにあります。 /home/田中/x", names) == "It is in ~. ~にあります。 ~/x"
     assert sanitised('open("/home/zoe/a.py") file:///Users/zoe/b', names) == 'open("~/a.py") file://~/b'

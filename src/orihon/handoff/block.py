@@ -98,18 +98,18 @@ def _levels(
     """The sections, each time with less, and what has been given up by then."""
     chosen = list(runs[: planning.max_previous_plans])
     shown = partial(_sections, previous=previous, planning=planning, language=language)
-    left_out: tuple[str, ...] = ()
-    yield shown(chosen), left_out
-    while len(chosen) > 1:
-        chosen.pop()
-        left_out = ("plans of older runs",)
-        yield shown(chosen), left_out
-    if not chosen:
-        return
-    left_out = (*left_out, "detail of the plan")
-    outline = shown(chosen, detail=False)
-    yield outline, left_out
-    yield [one for one in outline if one[0] != TOOL_HISTORY], (*left_out, "history of the tools")
+    found, left_out = shown(chosen), dict[str, None]()
+    yield found, ()
+    smaller = [("plans of older runs", chosen[:count], True) for count in range(len(chosen) - 1, 0, -1)]
+    for word, fewer, detail in (*smaller, ("detail of the plan", chosen[:1], False)):
+        less = shown(fewer, detail=detail)
+        if less != found:
+            found = less
+            left_out[word] = None
+            yield found, tuple(left_out)
+    less = [one for one in found if one[0] != TOOL_HISTORY]
+    if less != found:
+        yield less, (*left_out, "history of the tools")
 
 
 def _sections(

@@ -20,6 +20,11 @@ from orihon.stores.base import Store
 
 MAX_CHARS = 6_000  # of one record; the rest of it is not searched
 MAX_VALUE_CHARS = 2_000  # of the arguments, and of the result, of a call
+_OF_THE_ROW = ("final summary", "outline", "metadata")
+_ABOUT = (
+    *("task_key", "status", "created_at", "completed_at", "llm_provider", "model", "context_length"),
+    *("llm_call_count", "tool_call_count", "total_tokens", "compression_count", "error_message", "reason"),
+)
 _KINDS = ("row", "summary", "plan", "tool")
 _PER_KIND = 10**12  # numbers of records are far below
 
@@ -54,7 +59,7 @@ def _message(number: int, text: str) -> Message:
 
 def _records(store: Store, row: TaskRow, gone: list[str]) -> Iterator[tuple[int, str]]:
     """Every record of the run as a numbered text; `gone` hears of what could not be read."""
-    for number, text in enumerate((row.final_summary, row.handoff), 1):
+    for number, text in enumerate((row.final_summary, row.handoff, _about(row)), 1):
         if text:
             yield number, text
     try:
@@ -68,6 +73,11 @@ def _records(store: Store, row: TaskRow, gone: list[str]) -> Iterator[tuple[int,
         gone.append("Only its summary and the outline of its plan were kept.")
     except (OrihonError, OSError, ValueError):
         gone.append("Some of its records cannot be read.")
+
+
+def _about(row: TaskRow) -> str:
+    """What the run was started with and what it took; not who ran it, nor where."""
+    return _said({name: getattr(row, name) for name in _ABOUT}, MAX_CHARS)
 
 
 def _call(call: ToolCall) -> str:
@@ -88,5 +98,5 @@ def _number(kind: str, number: int) -> int:
 def _label(hit: Hit) -> str:
     kind, number = divmod(hit.seq, _PER_KIND)
     if kind == 0:
-        return "final summary" if number == 1 else "outline"
+        return _OF_THE_ROW[number - 1]
     return f"{_KINDS[kind]} {number}"

@@ -33,8 +33,10 @@ _ORDINARY = (
 )
 ORDINARY = frozenset(_ORDINARY.split())
 
-_HOME = re.compile(r"(?<![\w.~-])(?:/var)?/(?:home|Users)/[^/\s\"'`<>:;,()\[\]{}\\]+")
-_WINDOWS_HOME = re.compile(r"\b[A-Za-z]:(\\{1,2})Users\1[^\\\s\"'`<>:;,()\[\]{}]+", re.IGNORECASE)
+# the name of a directory; a name in Latin letters ends where another script begins, and a full stop ends a sentence
+_OWNER = r"(?:[A-Za-z0-9._-]*[A-Za-z0-9_-]|[^/\s\"'`<>:;,()\[\]{}\\]+)"
+_HOME = re.compile(rf"(?<![\w.~-])(?:/var)?/(?:home|Users)/{_OWNER}")
+_WINDOWS_HOME = re.compile(rf"\b[A-Za-z]:(\\{{1,2}})Users\1{_OWNER}", re.IGNORECASE)
 _ON = re.compile(r"process \d+ on (?P<hostname>\S+)")
 
 

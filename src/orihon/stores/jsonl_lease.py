@@ -206,7 +206,7 @@ class JsonlLease(Lease):
         sums = {name: getattr(self.row, name) + more for name, more in (add or {}).items()}
         changes = {"updated_at": codec.now()} | changes | sums
         row = msgspec.structs.replace(self.row, **changes)
-        if row.handoff is not None and not changes.keys().isdisjoint(HANDOFF):
+        if row.handoff is not None and (whole_row or not changes.keys().isdisjoint(HANDOFF)):
             replace_file("handoff.json", encode_handoff(row), self._directory, durable=durable, whole=self._durable)
         replace_file("state.json", encode_state(row), self._directory, durable=durable, whole=self._durable)
         try:

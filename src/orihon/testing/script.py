@@ -58,7 +58,8 @@ def steps() -> list[Step]:
         if count == 28:
             plan += [{"verb": "update", "changes": {"status": "paused"}}, {"verb": "close"}, {"verb": "lease"}]
             plan.append({"verb": "update", "changes": {"status": "running"}, "add": {"resume_count": 1}})
-    plan += [{"verb": "update", "changes": {"status": "completed"}, "add": {"total_tokens": 7}}, {"verb": "close"}]
+    end = {"status": "completed", "final_summary": "done", "handoff": "{}"}
+    plan += [{"verb": "update", "changes": end, "add": {"total_tokens": 7}}, {"verb": "close"}]
     return [
         Step(**fields | {"number": place, "record": _record(place, fields["record"]) if "record" in fields else None})
         for place, fields in enumerate(plan)
