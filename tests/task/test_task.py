@@ -140,10 +140,12 @@ def test_threads_answer_in_any_order(engine):
     with begun(engine) as task:
         task.add_reply(calling(*[("read_file", {"path": f"{number}.py"}) for number in range(8)]))
         gates = [threading.Event() for _ in range(8)]
+        begun_all = threading.Barrier(9)
 
         def work(place, call):
             with task.tool(call) as run:
-                gates[place].wait(10)
+                begun_all.wait(60)
+                gates[place].wait(60)
                 run.result = call.arguments["path"]
             if place:
                 gates[place - 1].set()
@@ -151,6 +153,7 @@ def test_threads_answer_in_any_order(engine):
         threads = [threading.Thread(target=work, args=pair) for pair in enumerate(task.pending_calls())]
         for thread in threads:
             thread.start()
+        begun_all.wait(60)
         assert task.pending_calls() == []  # they run
         gates[7].set()
         for thread in threads:
