@@ -17,10 +17,11 @@
     │  ├─ BudgetTooSmall              the irreducible window does not fit; .needed .allowed
     │  ├─ CompressionFailed           the summariser failed; log and window are unchanged   retry
     │  └─ TangentError                closed twice, or restored across
-    └─ RunError
-       ├─ LimitReached                steps, seconds, tokens or cost; .limit
-       ├─ ModelError                  the provider failed                        retry, if it says so
-       └─ ToolError                   a tool raised; it is in the log already
+    ├─ RunError
+    │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
+    │  ├─ ModelError                  the provider failed                        retry, if it says so
+    │  └─ ToolError                   a tool raised; it is in the log already
+    └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
 
 An error carries a message for people, a hint what to do next, and whether trying again can help.
 The docstring of a class is its default message.
@@ -197,3 +198,9 @@ class ToolError(RunError):
     """A tool failed; the failure is recorded in the log."""
 
     default_hint = "The log says what the tool was given and what it said."
+
+
+class ScriptError(OrihonError, AssertionError):
+    """The script of a model and what it was asked differ."""
+
+    default_hint = "Compare the script with the requests that the model recorded."

@@ -1,0 +1,113 @@
+"""A scripted model behind a real HTTP server on this machine that speaks OpenAI's chat completions.
+
+    with serve([…replies…]) as server:
+        openai.OpenAI(base_url=server.url, api_key="none")     # or urllib, or anything else that can post
+
+What OpenAI would refuse gets a 400 with a body like its own. It listens on 127.0.0.1 only, on a free port, and keeps no
+headers, so no key is recorded. Leaving the block stops it and complains of what was not used.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from orihon.errors import ModelError, ScriptError
+from orihon.testing.model import Refused, ScriptedModel
+
+PATH = "/v1/chat/completions"
+MAX_BODY_BYTES = 256 * 1024 * 1024
+
+
+class ScriptedServer:
+    """Serves from the moment it is made until `close`."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.model = model
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"scripted": model}))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="orihon-scripted-server")
+        self._thread.daemon = True
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The base of the API, as SDKs want it."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def close(self) -> None:
+        """Stop listening, and complain of what the script had and nobody asked for."""
+        self._stop()
+        self.model.close()
+
+    def _stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:  # the first error matters
+            self._stop()
+
+
+def serve(model: ScriptedModel | Iterable[Any] | str | Path) -> ScriptedServer:
+    """A server with this model, or with this script, behind it; keep it in a `with` block."""
+    return ScriptedServer(model if isinstance(model, ScriptedModel) else ScriptedModel(model))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    scripted: ScriptedModel
+
+    def do_POST(self) -> None:
+        try:
+            answer, status = self._reply(), 200
+        except Refused as refused:
+            kind = "invalid_request_error" if refused.status < 500 else "server_error"
+            answer, status = _error(refused.message, kind, refused.param), refused.status
+        except (ModelError, ScriptError) as error:
+            answer, status = _error(error.message, "server_error"), 500
+        except Exception as error:  # noqa: BLE001 - what the script raises is a failure of the provider
+            answer, status = _error(f"{type(error).__name__}: {error}", "server_error"), 500
+        self._send(answer, status)
+
+    def do_GET(self) -> None:
+        self._send(_error(f"Unknown request URL: GET {self.path}", "invalid_request_error"), 404)
+
+    def _reply(self) -> dict[str, Any]:
+        size = self.headers.get("Content-Length", "")
+        if not size.isdecimal() or int(size) > MAX_BODY_BYTES:
+            raise Refused("The body needs a length that can be read.")
+        body = self.rfile.read(int(size))
+        if self.path != PATH:
+            raise Refused(f"Unknown request URL: POST {self.path}", status=404)
+        try:
+            request = json.loads(body)
+        except ValueError as error:
+            raise Refused("We could not parse the JSON body of your request.") from error
+        if not isinstance(request, dict) or not isinstance(request.get("model"), str) or not request["model"]:
+            raise Refused("you must provide a model parameter", param="model")
+        return self.scripted(request.pop("messages", []), **request)
+
+    def _send(self, answer: dict[str, Any], status: int) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the model keeps what it was asked."""
+
+
+def _error(message: str, kind: str, param: str = "") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param or None, "code": None}}
