@@ -31,6 +31,44 @@ def test_the_example_goes_on_where_it_was(tmp_path):
     assert "4 My address is [EMAIL]." in second
 
 
+def run(name, *arguments):
+    """What an example prints."""
+    command = [sys.executable, ROOT / "examples" / name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_second_run_on_an_issue_inherits(tmp_path):
+    """In process and over HTTP the model is shown the same, and the words of the first run stand in the second."""
+    outputs = [run("fix_an_issue.py", tmp_path / "a"), run("fix_an_issue.py", tmp_path / "b", "--http")]
+    plain, http = (re.sub(r"#\w{8} \(.*?\)|cat .*", "", output) for output in outputs)
+    assert plain == http
+    assert plain.count("completed: ") == 2
+    _, block = plain.split("Summary of the previous run:")
+    assert "Fixed in basket.py" in block.split("</previous_run>")[0]
+
+
+def test_another_process_sees_the_same_window(tmp_path):
+    """Both print the same hash, of a window that was folded."""
+    first, second, end = run("pause_and_resume.py", tmp_path).splitlines()
+    assert first.split()[3:] == second.split()[3:]
+    assert int(re.search(r"(\d+) left out", first)[1])
+    assert end.endswith("is completed.")
+
+
+def test_a_cancelled_task_is_paused_and_resumed_while_the_loop_stays_free(tmp_path):
+    """Two complete, one is cancelled and goes on later, and somebody counted all the time."""
+    lines = run("async_agent.py", tmp_path).splitlines()
+    assert [line.split()[:2] for line in lines[:4]] == [
+        ["kitchen", "completed"],
+        ["cellar", "completed"],
+        ["attic", "paused"],
+        ["attic", "completed"],
+    ]
+    assert int(re.search(r"\d+", lines[4])[0]) > 10
+
+
 @pytest.mark.parametrize("script", CONTRACTS, ids=lambda path: path.name)
 def test_a_third_party_can_run_the_contract(script, tmp_path):
     """A store of somebody else passes the public contract with a few lines."""
