@@ -10,6 +10,7 @@ Decided here once, for every store:
 | NaN, Infinity                                  | the text "NaN", "Infinity", "-Infinity"                  |
 | an integer of more than 4,300 digits           | its hexadecimal text                                     |
 | values nested deeper than 200 levels           | a note in their place; JSON text is kept as text instead |
+| a value that holds itself                      | a note in its place                                      |
 | a BOM or NULs before a line, CR or NULs after it | nothing                                                |
 | U+2028, U+0085 and other exotic line ends      | themselves: only LF ends a line                          |
 | a line of more than 16 MiB                     | not read; reported with its length                       |
@@ -51,6 +52,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
 MAX_DIGITS = 4300  # Python itself refuses to print or read longer ones
 TOO_DEEP = f"[nested deeper than {MAX_DEPTH} levels]"
+IN_ITSELF = "[nested in itself]"
 
 R = TypeVar("R", bound=Record)
 
@@ -127,7 +129,7 @@ def clean_text(text: str) -> str:
     return text.replace("\0", "\u2400") if "\0" in text else text
 
 
-def clean_value(value: Any, *, depth: int = 0) -> Any:  # noqa: PLR0911 - one line per kind of value
+def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR0911 - one line per kind of value
     """A value that every store can hold; what JSON has no word for becomes text."""
     if isinstance(value, str):
         return clean_text(value)
@@ -137,13 +139,24 @@ def clean_value(value: Any, *, depth: int = 0) -> Any:  # noqa: PLR0911 - one li
         return value if value.bit_length() < MAX_DIGITS * 3 else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
-    if depth >= MAX_DEPTH:
+    if not isinstance(value, dict | list | tuple | set | frozenset):
+        return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value))
+    if len(outer) >= MAX_DEPTH:
         return TOO_DEEP
+    if any(value is one for one in outer):
+        return IN_ITSELF
+    outer = (*outer, value)
     if isinstance(value, dict):
-        return {clean_text(str(key)): clean_value(item, depth=depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [clean_value(item, depth=depth + 1) for item in value]
-    return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+        return {clean_text(as_text(key)): clean_value(item, outer=outer) for key, item in value.items()}
+    return [clean_value(item, outer=outer) for item in value]
+
+
+def as_text(value: Any) -> str:
+    """`str(value)`; the kind of a value that cannot even say that."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - it is somebody else's code
+        return f"[a {type(value).__name__} that cannot be shown]"
 
 
 def cleaned(record: R) -> R:

@@ -13,12 +13,12 @@ from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
 from orihon.errors import OrihonError, UsageError
 from orihon.handoff import consult
-from orihon.records import Call
+from orihon.records import Call, ToolCall
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task.branches import Branches
 from orihon.task.frozen import Frozen
-from orihon.task.runs import PendingCall, Run, arguments_of
+from orihon.task.runs import PendingCall, Run, arguments_of, noticed
 
 
 class Calls(Branches):
@@ -94,10 +94,15 @@ class Calls(Branches):
                 self.log.warning("The result of %s came after the task was left, and is dropped.", run.call.name)
                 return
             del self._running[run.call.id]
-            seq = self.append(run.message())
+            try:
+                seq = self.append(run.message())
+            except UsageError as error:  # a result that no line can hold
+                run.fail(f"The result cannot be kept: {error.message}")
+                seq = self.append(run.message())
             self.append(run.record(self.history.one(seq)))
             self._raw.pop(run.call.id, None)
-            self.event("snapshot", **run.noticed(), **self._cap())
+            if isinstance(self.lease.newest, ToolCall):
+                self.event("snapshot", **noticed(self.lease.newest), **self._cap())
             self.update(add={"tool_call_count": 1}, last_activity="tool_result")
             hooking.call(self.hooks, "after_tool", self, run)
 

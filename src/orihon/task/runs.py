@@ -1,11 +1,13 @@
 """One run of one tool: what it was asked, what it said, how long it took.
 
 A result may be a text, a value that becomes JSON, a list of parts (text and pictures, as MCP gives them), or an
-exception. An exception becomes an error result that the model reads; the task goes on.
+exception. An exception becomes an error result that the model reads, and so does what cannot be kept; the task goes
+on. What is cut short is cut from what was stored, after it was masked: half a secret is not recognised any more.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterable
@@ -13,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from orihon.codec import clean_value
+from orihon.codec import as_text, clean_value
 from orihon.records import Call, Message, Part, ToolCall
 
 INLINE_CHARS = 2000  # a longer result stands whole in the log alone
 ERROR_CHARS = 2000
+ARGUMENTS_CHARS = 256 * 1024  # longer ones stand in the log alone
 ACTION_CHARS = 120
 
 
@@ -45,21 +48,30 @@ class Run:
         """Stop the clock; an exception is the result."""
         self.duration_ms = max(0, int((time.monotonic() - self._began) * 1000))
         if exception is not None:
-            self.exception, self.is_error = exception, True
-            self.result = f"{type(exception).__name__}: {exception}"[:ERROR_CHARS]
+            self.exception = exception
+            self.fail(f"{type(exception).__name__}: {as_text(exception)}")
+
+    def fail(self, text: str) -> None:
+        """What the model reads instead of a result."""
+        self.result, self.is_error = text, True
 
     def message(self) -> Message:
         """The answer to the call, for the log."""
-        return answer(self.call, content_of(self.result), is_error=self.is_error)
+        try:
+            content = content_of(self.result)
+        except Exception as error:  # noqa: BLE001 - an object of the caller's can do anything when it is read
+            self.fail(f"The result cannot be read: {type(error).__name__}: {as_text(error)}")
+            content = self.result
+        return answer(self.call, content, is_error=self.is_error)
 
     def record(self, message: Message) -> ToolCall:
-        """The line of the tools' list; a long result is only named there."""
-        text = message.text
+        """The line of the tools' list; a long result is only named there, and so are long arguments."""
+        text, asked = message.text, self.call.text
         fits = len(text) <= INLINE_CHARS
         return ToolCall(
             seq=0,
             tool=self.call.name,
-            args=self.call.arguments,
+            args=self.call.arguments if len(asked) <= ARGUMENTS_CHARS else {"…": f"{len(asked):,} characters"},
             result=None if self.is_error else text if fits else text[:INLINE_CHARS],
             status="error" if self.is_error else "success",
             error=text[:ERROR_CHARS] if self.is_error else None,
@@ -69,12 +81,13 @@ class Run:
             message_seq=message.seq if not fits else None,
         )
 
-    def noticed(self) -> dict[str, str]:
-        """What the snapshot learns from it."""
-        what = _line(f"{self.call.name} {_first_value(self.call.arguments)}")
-        if self.is_error:
-            return {"observed": _line(f"{what}: {_line(str(self.result))}", 2 * ACTION_CHARS)}
-        return {"acted": what}
+
+def noticed(record: ToolCall) -> dict[str, str]:
+    """What the snapshot learns from a run, as it is stored."""
+    what = _line(f"{record.tool} {_first_value(record.args)}")
+    if record.status == "error":
+        return {"observed": _line(f"{what}: {_line(record.error or '')}", 2 * ACTION_CHARS)}
+    return {"acted": what}
 
 
 def answer(call: PendingCall | Call, content: str | list[Part], *, is_error: bool) -> Message:
@@ -113,15 +126,27 @@ def content_of(result: Any) -> str | list[Part]:
         return result
     if isinstance(result, bytes | bytearray):
         return bytes(result).decode("utf-8", "replace")
-    if isinstance(result, list | tuple) and result and all(map(_is_part, result)):
+    result = _dumped(result)
+    if isinstance(result, list) and result and all(map(_is_part, result)):
         return [_part(item) for item in result]
-    if hasattr(result, "model_dump"):
-        result = result.model_dump(mode="json")
     return json.dumps(clean_value(result), ensure_ascii=False)
 
 
+def _dumped(value: Any) -> Any:
+    """The objects of an SDK, alone or in a list, as the dicts that they stand for."""
+    if isinstance(value, list | tuple):
+        return [item.model_dump(mode="json") if hasattr(item, "model_dump") else item for item in value]
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
 def _is_part(item: Any) -> bool:
-    return isinstance(item, Part) or (isinstance(item, dict) and item.get("type") in {"text", "image"})
+    """Whether this is a part, and no other value that happens to have a type."""
+    if isinstance(item, Part):
+        return True
+    if not isinstance(item, dict):
+        return False
+    of_text = item.get("type") == "text" and isinstance(item.get("text"), str)
+    return of_text or (item.get("type") == "image" and isinstance(item.get("data"), str | bytes))
 
 
 def _part(item: Part | dict[str, Any]) -> Part:
@@ -129,8 +154,9 @@ def _part(item: Part | dict[str, Any]) -> Part:
     if isinstance(item, Part):
         return item
     if item["type"] == "text":
-        return Part(type="text", text=str(item.get("text", "")))
-    return Part(type="image", data=item.get("data"), media_type=item.get("mimeType") or item.get("media_type"))
+        return Part(type="text", text=item["text"])
+    data = base64.b64encode(item["data"]).decode() if isinstance(item["data"], bytes) else item["data"]
+    return Part(type="image", data=data, media_type=item.get("mimeType") or item.get("media_type"))
 
 
 def _first_value(arguments: dict[str, Any]) -> str:

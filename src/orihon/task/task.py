@@ -362,7 +362,7 @@ class Task(Calls):
             if error is None:
                 self.complete()
             elif isinstance(error, Exception):
-                self.fail(f"{type(error).__name__}: {error}")
+                self.fail(f"{type(error).__name__}: {codec.as_text(error)}")
             else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
                 self.pause()
         except StoreError as failure:
