@@ -183,7 +183,8 @@ class Orihon:
         )
         if ending is not None:
             task.event("note", ending=None)
-        task.interrupt_lost(all_of_them=crashed)
+        if crashed:
+            task.interrupt_lost()
         if task.frozen.inherited_from and not task.began:
             task.handoff = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
         return task

@@ -27,7 +27,7 @@ class Calls(Branches):
     def __init__(self, lease: Lease, frozen: Frozen, hooks: Sequence[Any] = ()) -> None:
         super().__init__(lease, frozen)
         self.hooks = hooks
-        self._raw: dict[str, Call] = {}  # the calls of the newest reply, with the arguments that must not be stored
+        self._raw: dict[tuple[int, str], Call] = {}  # of the newest reply, with the arguments that must not be stored
         self._running: dict[str, PendingCall] = {}
 
     def pending_calls(self) -> list[PendingCall]:
@@ -37,6 +37,9 @@ class Calls(Branches):
             waiting: list[PendingCall] = []
             for call in self._unanswered():
                 pending = PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments)
+                if call.masked:  # what the model wrote is not known any more
+                    self.interrupt([pending])
+                    continue
                 try:
                     pending = msgspec.structs.replace(pending, arguments=arguments_of(call.arguments))
                 except ValueError as error:
@@ -56,12 +59,12 @@ class Calls(Branches):
                 answered.add(message.tool_call_id)
                 continue
             calls = message.tool_calls if message.role == "assistant" else []
-            return [self._as_written(call) for call in calls if call.id not in answered]
+            return [self._as_written(message.seq, call) for call in calls if call.id not in answered]
         return []
 
-    def _as_written(self, call: Call) -> Call:
-        if call.id in self._raw:
-            return self._raw[call.id]
+    def _as_written(self, seq: int, call: Call) -> Call:
+        if (seq, call.id) in self._raw:
+            return self._raw[seq, call.id]
         if call.blob is not None:
             return msgspec.structs.replace(call, arguments=self.history.load(call.blob).decode("utf-8", "replace"))
         return call
@@ -100,7 +103,7 @@ class Calls(Branches):
                 run.fail(f"The result cannot be kept: {error.message}")
                 seq = self.append(run.message())
             self.append(run.record(self.history.one(seq)))
-            self._raw.pop(run.call.id, None)
+            self._raw = {place: call for place, call in self._raw.items() if place[1] != run.call.id}
             if isinstance(self.lease.newest, ToolCall):
                 self.event("snapshot", **noticed(self.lease.newest), **self._cap())
             self.update(add={"tool_call_count": 1}, last_activity="tool_result")
@@ -149,9 +152,9 @@ class Calls(Branches):
         for call in calls:
             self.answer(call, INTERRUPTED, is_error=True)
 
-    def interrupt_lost(self, *, all_of_them: bool) -> None:
-        """After a resume: nobody knows what became of the calls of a crash, and masked arguments cannot run again."""
-        lost = [call for call in self._unanswered() if all_of_them or (call.masked and call.id not in self._raw)]
+    def interrupt_lost(self) -> None:
+        """After a crash: nobody knows what became of the calls."""
+        lost = self._unanswered()
         self.interrupt([PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments) for call in lost])
 
     def _cap(self) -> dict[str, int]:

@@ -65,14 +65,16 @@ class History:
 
     def remember(self, message: Message) -> None:
         """Keep a message that was just stored, and let go of the oldest."""
-        if self.last and message.seq != self.last + 1 and message.seq > self.last:
-            self._recent.clear()  # between them is one that we have not seen
-            self._recent_bytes = 0
         self.last = max(self.last, message.seq)
         self._recent[message.seq] = message
         self._recent_bytes += _size(message)
         while len(self._recent) > self.frozen.max_memory_messages or self._recent_bytes > RECENT_BYTES:
             self._recent_bytes -= _size(self._recent.popitem(last=False)[1])
+
+    def catch_up(self) -> None:
+        """Take in messages that were stored although the store could not say so."""
+        for message in self.store.read(self.uuid, Message, first=self.last + 1):
+            self.remember(message)
 
     def read(self, first: int, last: int) -> Iterator[Message]:
         """The messages from one number to another, whole."""

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from orihon.codec import clean_value
+from orihon.codec import clean_text, clean_value
 from orihon.errors import UsageError
 from orihon.records import Call, Message, Part, Role, Usage
 
@@ -65,14 +65,16 @@ def call_of(call: Any) -> Call:
 
 
 def with_ids(message: Message, seq: int) -> Message:
-    """The message with an id for every call; some providers give none, and results need one to be found again."""
-    if all(call.id for call in message.tool_calls):
-        return message
-    calls = [
-        call if call.id else msgspec.structs.replace(call, id=f"call_{seq}_{place}")
-        for place, call in enumerate(message.tool_calls)
-    ]
-    return msgspec.structs.replace(message, tool_calls=calls)
+    """The message with an id of its own for every call, so that results find it; some providers give none."""
+    calls: dict[str, Call] = {}
+    for place, call in enumerate(message.tool_calls):
+        own = clean_text(call.id)
+        if not own.strip() or own in calls:
+            own = f"call_{seq}_{place}"
+        while own in calls:
+            own += "x"
+        calls[own] = msgspec.structs.replace(call, id=own)
+    return msgspec.structs.replace(message, tool_calls=list(calls.values()))
 
 
 def _content(content: Any) -> str | list[Part]:

@@ -103,6 +103,8 @@ class Task(Calls):
                 self._check_pins(self.history.counter.message(message))
             if role == "user":
                 self._hand_over()
+            if role == "tool" and not tool_call_id:
+                message = self._for_the_next_call(message)
             seq = self._say(message)
             if pinned:
                 self.event("pin", seq=seq)
@@ -115,7 +117,10 @@ class Task(Calls):
         calls = [msgspec.structs.replace(call, name=name) for name, call in named]
         with self.lock:
             self.check_running()
+            before = self.history.last
             seq = self._say(msgspec.structs.replace(message, tool_calls=calls))
+            if seq <= before:
+                return seq  # it was said with this key already
             usage, context = message.usage, self.row.current_context_tokens
             stored = self.history.one(seq)
             used = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
@@ -130,8 +135,18 @@ class Task(Calls):
         message = with_ids(message, self.history.last + 1)
         seq = self.append(message)
         if message.role == "assistant":
-            self._raw = {call.id: call for call in message.tool_calls}
+            ids = [call.id for call in self.history.one(seq).tool_calls]  # of the first time, where a key is repeated
+            self._raw = {
+                (seq, id): msgspec.structs.replace(call, id=id)
+                for id, call in zip(ids, message.tool_calls, strict=False)
+            }
         return seq
+
+    def _for_the_next_call(self, result: Message) -> Message:
+        """A result that names no call answers the first one that waits, as it does in the window."""
+        waiting = (call for call in self._unanswered() if result.tool_name in {None, call.name})
+        call = next(waiting, None)
+        return msgspec.structs.replace(result, tool_call_id=call.id, tool_name=call.name) if call else result
 
     def _hand_over(self) -> None:
         """What the last run on the same thing left stands just before the first request."""

@@ -37,9 +37,12 @@ class Writer:
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
         number = self.lease.append(record)
-        newest = self.lease.newest
-        if isinstance(newest, Message) and newest.seq == number > self.history.last:
-            self.history.remember(newest)
+        if isinstance(record, Message) and number > self.history.last:
+            newest = self.lease.newest
+            if isinstance(newest, Message) and newest.seq == number == self.history.last + 1:
+                self.history.remember(newest)
+            else:  # it, or one before it, was in doubt
+                self.history.catch_up()
         return number
 
     def event(self, type: str, **data: Any) -> int:

@@ -1,0 +1,111 @@
+"""Calls and their results: ids of any kind, arguments that are known or not, and keys that are said again."""
+
+import json
+
+import pytest
+
+import orihon
+from orihon.context.repair import INTERRUPTED
+from orihon.context.wire import violations
+from orihon.errors import OutcomeUnknown
+from orihon.settings import Settings
+from orihon.testing.faults import Fault, Faults
+from rounds import KEY, TOOLS, calling, saying
+
+TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+
+
+def begun(engine, **options):
+    task = engine.start(KEY, tools=TOOLS, inherit=False, **options)
+    task.add("system", "You fix bugs.")
+    task.add("user", "Fix the basket.")
+    return task
+
+
+def asking(*calls):
+    """A reply whose calls have these ids and arguments."""
+    return saying(
+        "",
+        tool_calls=[
+            {"id": id, "type": "function", "function": {"name": "read_file", "arguments": json.dumps(arguments)}}
+            for id, arguments in calls
+        ],
+    )
+
+
+def answer_all(task):
+    """Run what waits; the result is the arguments."""
+    for call in task.pending_calls():
+        with task.tool(call) as run:
+            run.result = call.arguments
+    assert task.pending_calls() == []
+
+
+def results(task):
+    window = task.window()
+    for api in ("openai", "anthropic", "gemini", "responses"):
+        assert violations(api, getattr(window, api)()) == []
+    return [message["content"] for message in window.openai() if message["role"] == "tool"]
+
+
+@pytest.mark.parametrize("id", ["", " ", "\0", "\ud800", "x" * 300_000, "日本", "a b/c", "call_3_1"])
+def test_every_call_is_run_once_with_its_own_arguments(engine, id):
+    """Whatever ids a provider gives, twice the same in one reply and again in the next."""
+    with begun(engine) as task:
+        for number in range(2):
+            task.add_reply(asking((id, {"path": f"{number}a", "token": TOKEN}), (id, {"path": f"{number}b"})))
+            assert [call.arguments.get("token") for call in task.pending_calls()] == [TOKEN, None]
+            answer_all(task)
+        assert [json.loads(result)["path"] for result in results(task)] == ["0a", "0b", "1a", "1b"]
+        assert engine.row(task.uuid).tool_call_count == 4
+
+
+def test_masked_arguments_are_never_run(engine):
+    """Back at an older reply, what the model wrote there is not known any more."""
+    with begun(engine) as task:
+        task.add_reply(asking(("call_0", {"token": TOKEN})))
+        task.add_reply(asking(("call_0", {"path": "newer"})))
+        task.rewind(3)
+        assert task.pending_calls() == []
+        assert results(task) == [INTERRUPTED]
+
+
+def test_a_result_by_hand(engine):
+    """Without an id it answers the first call that waits; with one that nobody knows it is the user's text."""
+    with begun(engine) as task:
+        task.add_reply(calling(("read_file", {}), ("run_tests", {})))
+        task.add("tool", "2 passed", tool_name="run_tests")
+        task.add("tool", "stray", tool_call_id="nobody")
+        assert [call.name for call in task.pending_calls()] == ["read_file"]
+        task.add("tool", "text")
+        assert task.pending_calls() == []
+        assert results(task) == ["text", "2 passed"]
+
+
+def test_a_reply_with_a_key_counts_once(engine):
+    """Said again, it changes neither the sums nor what waits."""
+    reply = asking(("", {"token": TOKEN}))
+    with begun(engine) as task:
+        first = task.add_reply(reply, key="k")
+        task.add("user", "Wait.")
+        task.rewind(first)
+        assert task.add_reply(reply, key="k") == first
+        assert engine.row(task.uuid).llm_call_count == 1
+        assert [call.arguments for call in task.pending_calls()] == [{"token": TOKEN}]
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_a_write_of_unknown_outcome(tmp_path, key):
+    """Repeated with its key it is there once; in both cases the window shows what is stored."""
+    with orihon.open(tmp_path, settings=Settings()) as engine, begun(engine) as task:
+        reply = asking(("a", {"path": "x"}))
+        written, not_taken_back = Fault(at=1, how="fail after", errno=5), Fault(at=2, how="fail", errno=5)
+        with Faults(written), Faults(not_taken_back), pytest.raises(OutcomeUnknown):
+            task.add_reply(reply, key=key)
+        task.add_reply(reply, key=key)
+        answer_all(task)
+        assert results(task)[-1] == '{"path": "x"}'
+        stored = [message.seq for message in engine.read(task.uuid).messages() if message.role == "assistant"]
+        assert stored == ([3] if key else [3, 4])
+        assert engine.row(task.uuid).llm_call_count == 1
+        assert task.window().openai() == engine.read(task.uuid).window().openai()
