@@ -202,7 +202,8 @@ def test_an_answer_that_holds_nothing_is_the_providers_failure(nothing):
 @pytest.mark.parametrize(
     "foreign",
     [None, "text", 3, [], {}, {"error": {"message": "no"}}, Model, {"choices": ["x"]}, {"output": [1]},
-     {"type": "message", "content": [{"type": "tool_use"}]}],
+     {"type": "message", "content": [{"type": "tool_use"}]},
+     {"choices": [{"message": {"tool_calls": [{"function": {"name": None}}]}}]}],
     ids=repr,
 )  # fmt: skip
 def test_what_is_no_reply_is_refused_with_what_is_accepted(foreign):
@@ -210,6 +211,25 @@ def test_what_is_no_reply_is_refused_with_what_is_accepted(foreign):
     with pytest.raises(UsageError, match="not a model's reply") as caught:
         reply_of(foreign)
     assert "Anthropic Messages" in caught.value.hint
+
+
+def test_arguments_as_a_text_or_as_a_value():
+    """Servers that speak one API mix the two; both are the same call."""
+    for given in ('{"path":"a.py"}', {"path": "a.py"}):
+        function = {"name": "read_file", "arguments": given}
+        for reply in (
+            {"choices": [{"message": {"tool_calls": [{"id": "c", "function": function}]}}]},
+            {"output": [{"type": "function_call", "call_id": "c", **function}]},
+            {"message": {"tool_calls": [{"function": function}]}, "done": True},
+        ):
+            assert reply_of(reply).tool_calls[0].arguments == '{"path":"a.py"}'
+
+
+@pytest.mark.parametrize("odd", ["9", -9, 9.0, 10**30, float("nan"), None, [9]])
+def test_odd_figures_do_not_cost_the_reply(odd):
+    """What is said counts; a number of tokens that is none counts as nothing."""
+    said = reply_of({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": odd}, "model": 5})
+    assert (said.content, said.model, said.usage.input_tokens) == ("x", None, 9 if odd == 9.0 else 0)
 
 
 def test_an_unknown_api_is_refused():

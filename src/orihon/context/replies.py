@@ -18,7 +18,7 @@ import msgspec
 
 from orihon.codec import clean_value
 from orihon.errors import ModelError, UsageError
-from orihon.records import Call, Message, Native, Usage
+from orihon.records import MOST, Call, Message, Native, Usage
 
 Items = list[Any]
 
@@ -90,7 +90,7 @@ def _message(said: Said, *, model: str, usage: Usage | None, native: Native | No
         content=said.text,
         tool_calls=said.calls,
         native=native,
-        model=model or None,
+        model=model if isinstance(model, str) and model else None,
         usage=usage,
         timestamp="",
         tokens=0,
@@ -102,12 +102,12 @@ def _read_openai(value: dict[str, Any]) -> Message:
         raise ModelError("The reply has no choices.", retryable=True)
     message = value["choices"][0].get("message") or {}
     calls = [
-        Call(id=call.get("id") or "", name=call["function"]["name"], arguments=call["function"].get("arguments") or "")
+        _call(call.get("id"), call["function"]["name"], call["function"].get("arguments"))
         for call in message.get("tool_calls") or ()
         if "function" in call
     ]
     if legacy := message.get("function_call"):
-        calls.append(Call(id="", name=legacy["name"], arguments=legacy.get("arguments") or ""))
+        calls.append(_call(None, legacy["name"], legacy.get("arguments")))
     kept = {name: message[name] for name in ("reasoning_content", "reasoning_details") if message.get(name)}
     model = value.get("model") or ""
     return _message(
@@ -172,7 +172,7 @@ def _read_gemini(value: dict[str, Any]) -> Message:
 def _read_ollama(value: dict[str, Any]) -> Message:
     message, model = value.get("message") or {}, value.get("model") or ""
     calls = [
-        Call(id=call.get("id") or "", name=call["function"]["name"], arguments=_json(call["function"].get("arguments")))
+        _call(call.get("id"), call["function"]["name"], call["function"].get("arguments"))
         for call in message.get("tool_calls") or ()
     ]
     usage = Usage(input_tokens=_count(value, "prompt_eval_count"), output_tokens=_count(value, "eval_count"))
@@ -195,17 +195,13 @@ _READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
 
 
 def _anthropic_said(items: Items) -> Said:
-    calls = [
-        Call(id=item["id"], name=item["name"], arguments=_json(item.get("input")))
-        for item in items
-        if item.get("type") == "tool_use"
-    ]
+    calls = [_call(item["id"], item["name"], item.get("input")) for item in items if item.get("type") == "tool_use"]
     return Said("".join(item["text"] for item in items if item.get("type") == "text"), calls)
 
 
 def _responses_said(items: Items) -> Said:
     calls = [
-        Call(id=item["call_id"], name=item["name"], arguments=item.get("arguments") or "")
+        _call(item["call_id"], item["name"], item.get("arguments"))
         for item in items
         if item.get("type") == "function_call"
     ]
@@ -214,7 +210,7 @@ def _responses_said(items: Items) -> Said:
 
 def _gemini_said(parts: Items) -> Said:
     calls = [
-        Call(id=call.get("id") or "", name=call["name"], arguments=_json(call.get("args")))
+        _call(call.get("id"), call["name"], call.get("args"))
         for call in (part["functionCall"] for part in parts if "functionCall" in part)
     ]
     return Said("".join(part["text"] for part in parts if part.get("text") and not part.get("thought")), calls)
@@ -228,8 +224,13 @@ def _joined(content: str | Iterable[dict[str, Any]] | None) -> str:
     return "".join(text for text in words if isinstance(text, str))
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode({} if value is None else clean_value(value)).decode()
+def _call(id: Any, name: Any, arguments: Any) -> Call:
+    """A call; some servers give the arguments as a text where others give a value."""
+    if not isinstance(name, str):
+        raise TypeError(name)
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode({} if arguments is None else clean_value(arguments)).decode()
+    return Call(id=str(id or ""), name=name, arguments=arguments)
 
 
 def _openai_usage(usage: dict[str, Any] | None, given: str, made: str, details: str) -> Usage | None:
@@ -245,7 +246,9 @@ def _openai_usage(usage: dict[str, Any] | None, given: str, made: str, details: 
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    return sum(usage.get(name) or 0 for name in names)
+    """A sum; a number that is none counts as nothing, for the reply is worth more than its figures."""
+    found = (usage.get(name) for name in names)
+    return sum(int(number) for number in found if isinstance(number, int | float) and 0 < number < MOST)
 
 
 def _without_nulls(items: Items | None) -> Items:
