@@ -27,8 +27,8 @@ def asking(*calls):
     return saying(
         "",
         tool_calls=[
-            {"id": id, "type": "function", "function": {"name": "read_file", "arguments": json.dumps(arguments)}}
-            for id, arguments in calls
+            {"id": given, "type": "function", "function": {"name": "read_file", "arguments": json.dumps(arguments)}}
+            for given, arguments in calls
         ],
     )
 

@@ -101,6 +101,21 @@ def test_results_of_any_shape(engine):
             assert newest.text == text
 
 
+def test_pictures_in_the_shapes_that_people_write(engine):
+    """OpenAI's, Anthropic's and our own parts are the same picture."""
+    data = "iVBORw0KGgo="
+    with begun(engine) as task:
+        for part in (
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+            {"type": "input_image", "image_url": f"data:image/png;base64,{data}"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
+            {"type": "image", "media_type": "image/png", "data": data},
+        ):
+            task.add("user", [part])
+        shown = task.window().openai()[-4:]
+        assert [message["content"][0]["image_url"]["url"] for message in shown] == [f"data:image/png;base64,{data}"] * 4
+
+
 def test_arguments_that_cannot_be_read_are_answered(engine):
     """The model is told what is wrong, and the caller never sees the call."""
     with begun(engine) as task:
@@ -179,6 +194,9 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.add("robot", "x"), "the role 'robot'"),
         (lambda task: task.add("user", 5), "hold a int"),
         (lambda task: task.add("user", [5]), "not a part"),
+        (lambda task: task.add("user", [{"type": "input_audio", "input_audio": {"data": "x"}}]), "says nothing"),
+        (lambda task: task.add("user", [{"type": "text", "text": 5}]), "says nothing"),
+        (lambda task: task.add("user", [{"type": "image_url"}]), "no address"),
         (lambda task: task.add("user", "x", tool_calls=[{"name": "a"}]), "cannot call tools"),
         (lambda task: task.add("assistant", "x", tool_calls=["a"]), "not a tool call"),
         (lambda task: task.add("assistant", "x", usage={"input_tokens": "many"}), "not a usage"),

@@ -98,15 +98,21 @@ def _part(item: Any) -> Part:
         raise UsageError(f"This is not a part of a message: {str(item)[:80]}.", hint=hint)
     if item["type"] in {"image_url", "input_image"}:
         return _picture(item.get("image_url"))
+    given = item["source"] if isinstance(item.get("source"), dict) else item  # as Anthropic writes a picture
     known = {
-        name: item[name] for name in ("text", "media_type", "name", "data", "url") if isinstance(item.get(name), str)
+        name: given[name] for name in ("text", "media_type", "name", "data", "url") if isinstance(given.get(name), str)
     }
+    if not known:
+        hint = "Give its `text`, or its `data` in base64 with a `media_type`, or a `url`."
+        raise UsageError(f"A part of the type {item['type']!a} says nothing that could be kept.", hint=hint)
     is_text = item["type"] in {"input_text", "output_text"}
     return Part(type="text" if is_text else item["type"], **known)
 
 
 def _picture(value: Any) -> Part:
     url = value.get("url", "") if isinstance(value, dict) else str(value or "")
+    if not url:
+        raise UsageError("The picture has no address.", hint='Give {"type": "image_url", "image_url": {"url": …}}.')
     inline = _DATA_URL.fullmatch(url)
     if inline:
         return Part(type="image", media_type=inline[1], data=inline[2])

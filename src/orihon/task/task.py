@@ -137,8 +137,8 @@ class Task(Calls):
         if message.role == "assistant":
             ids = [call.id for call in self.history.one(seq).tool_calls]  # of the first time, where a key is repeated
             self._raw = {
-                (seq, id): msgspec.structs.replace(call, id=id)
-                for id, call in zip(ids, message.tool_calls, strict=False)
+                (seq, own): msgspec.structs.replace(call, id=own)
+                for own, call in zip(ids, message.tool_calls, strict=False)
             }
         return seq
 
