@@ -149,8 +149,8 @@ def tangent_tail(desk):
 def tangent_summary(desk):
     """A tangent with a summary in its place."""
     aside(desk)
-    desk.event("end", keep="summary", summary=1)
-    desk.texts = Texts(inserts={4: "[side conversation, summarised] CI is slow because the cache is off."})
+    last = desk.add("user", "[side conversation, summarised] CI is slow because the cache is off.")
+    desk.event("end", keep="summary", tail=[last, last])
     desk.add("user", "Back to the basket.")
 
 

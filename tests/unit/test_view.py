@@ -78,9 +78,19 @@ def test_tangent_with_its_tail():
 
 
 def test_tangent_with_a_summary():
-    """A summary stands after message 120, in place of the tangent."""
-    state = view(events((120, "tangent", {}), (140, "end", {"keep": "summary", "summary": 3}))).state
-    assert (state.ranges, state.inserts) == (((1, 120), (141, OPEN)), ((120, 3),))
+    """The message that sums it up stands in its place."""
+    given_events = ((120, "tangent", {}), (140, "end", {"keep": "summary", "tail": [140, 140]}))
+    assert ranges(*given_events) == ((1, 120), (140, OPEN))
+
+
+def test_what_was_rewound_in_a_tangent_is_not_in_its_tail():
+    """Only what is visible can stay."""
+    given_events = (
+        (120, "tangent", {}),
+        (140, "rewind", {"to": 130}),
+        (145, "end", {"keep": "tail", "tail": [125, 145]}),
+    )
+    assert ranges(*given_events) == ((1, 120), (125, 130), (141, OPEN))
 
 
 def test_tangents_nest():

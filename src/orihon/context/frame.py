@@ -43,7 +43,6 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True):
     sticky: str = ""
     summary: str = ""
     snapshot: str = ""  # as it is now; the window shows the one of the last fold
-    inserts: dict[int, str] = {}  # after this message stands this text
     note: str = ""  # how to unfold, said once
 
 

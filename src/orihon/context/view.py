@@ -7,7 +7,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     rewind    {to}                      nothing between `to` and here is visible
     clear     {}                        nothing before is visible, but the system prompt and the pins
     tangent   {}                        a side conversation begins; tangents nest
-    end       {keep, tail?, summary?}   it ends: nothing of it stays, or a range of it, or a summary in its place
+    end       {keep, tail?}             it ends: nothing of it stays, or what is visible of a range of it
     folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown
@@ -61,7 +61,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is visible and how; this is what tangents and checkpoints remember."""
 
     ranges: Ranges = ALL
-    inserts: tuple[tuple[int, int], ...] = ()  # after this message stands this summary of a tangent
     pins: tuple[int, ...] = ()
     folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
@@ -157,13 +156,12 @@ def _cut(ranges: Ranges, keep_to: int, event: Event, between: Ranges = ()) -> Ra
 
 def _rewind(current: View, event: Event) -> View:
     to = min(_number(event.data["to"]), event.after)
-    kept = tuple(insert for insert in current.state.inserts if insert[0] <= to)
-    then = _changed(current, ranges=_cut(current.state.ranges, to, event), inserts=kept)
+    then = _changed(current, ranges=_cut(current.state.ranges, to, event))
     return _undoable(current, event, then)
 
 
 def _clear(current: View, event: Event) -> View:
-    then = _changed(current, ranges=((event.after + 1, OPEN),), inserts=(), summaries=(), folds=None, snapshot={})
+    then = _changed(current, ranges=((event.after + 1, OPEN),), summaries=(), folds=None, snapshot={})
     return _undoable(current, event, then)
 
 
@@ -176,17 +174,13 @@ def _end(current: View, event: Event) -> View:
     if not current.tangents:
         return current
     *outer, tangent = current.tangents
-    state, keep = tangent.state, event.data["keep"]
+    state = tangent.state
     between: Ranges = ()
-    inserts = state.inserts
-    if keep == "tail":
+    if event.data["keep"] != "none":
         first, last = event.data["tail"]
-        between = upto(after(((_number(first), _number(last)),), tangent.after), event.after)
-    elif keep == "summary":
-        inserts = (*inserts, (tangent.after, _number(event.data["summary"])))
-    elif keep != "none":
-        raise ValueError(keep)
-    state = msgspec.structs.replace(state, ranges=_cut(state.ranges, tangent.after, event, between), inserts=inserts)
+        visible = upto(current.state.ranges, min(_number(last), event.after))
+        between = after(visible, max(_number(first) - 1, tangent.after))
+    state = msgspec.structs.replace(state, ranges=_cut(state.ranges, tangent.after, event, between))
     # steps that were taken inside cannot be taken back from outside
     undos = tuple(undo for undo in current.undos if undo.event < tangent.event)
     return msgspec.structs.replace(current, state=state, tangents=tuple(outer), undos=undos)

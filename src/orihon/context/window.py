@@ -174,7 +174,6 @@ class _Desk:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
                 self._say(draft, "snapshot", snapshot)
-            self._say(draft, "tangents", self.texts.inserts.get(message.seq, ""))
         counted = {id(message): message.tokens for message in draft.messages}
         draft.messages = repair(draft.messages)
         draft.tokens = sum(counted.get(id(message)) or self._count(message) for message in draft.messages)
@@ -219,13 +218,7 @@ class _Desk:
         """A new batch of folds over the visible log, and the window with it."""
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         considered, older = self._considered()
-        texts = (
-            self.texts.sticky,
-            self.texts.note,
-            self.texts.summary,
-            self.texts.snapshot,
-            *self.texts.inserts.values(),
-        )
+        texts = (self.texts.sticky, self.texts.note, self.texts.summary, self.texts.snapshot)
         room = max(1, self.budget.limit - sum(self._count(_said(text)) for text in texts if text))
         picked = pick(
             considered,

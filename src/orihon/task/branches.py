@@ -42,8 +42,9 @@ class Branches(Writer):
             first = self.history.view.tangents[-1].after + 1
             if keep == "tail" and (exchange := self._last_exchange(first)):
                 self.event("end", keep="tail", tail=exchange)
-            elif keep == "summary" and first <= self.history.last:
-                self.event("end", keep="summary", summary=summaries.aside(self, self.summariser, first))
+            elif keep == "summary" and (said := summaries.aside(self, self.summariser, first)):
+                seq = self.append(said)
+                self.event("end", keep="summary", tail=(seq, seq))
             else:
                 self.event("end", keep="none")
 

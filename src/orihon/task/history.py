@@ -38,7 +38,6 @@ WHOLE_BYTES = 8 * 1024 * 1024  # a larger text is shown by its beginning
 OPENING = 16  # the first request is among so many messages
 
 _SUMMARY = {"en": "Summary of what came before{}:\n{}", "ja": "これまでの経過の要約{}:\n{}"}
-_ASIDE = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要約] {}"}
 
 _NOTHING = Covered(0, ())
 
@@ -237,7 +236,6 @@ class History:
         return Texts(
             summary=self._summary() if state.summary else "",
             snapshot=self.snapshot_text if self.frozen.snapshot == "prefix" else "",
-            inserts={after: _ASIDE[self.language].format(self.summary_text(number)) for after, number in state.inserts},
             note=NOTE[self.language] if "unfold" in self.frozen.ours else "",
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from orihon.context.compress import Compression, compress, should_compress
-from orihon.context.ranges import Ranges, contains, joined
+from orihon.context.ranges import Ranges, contains, joined, last_of
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.records import Message, Summary, SummaryKind
 from orihon.task.frozen import Frozen, Summariser
@@ -20,7 +20,10 @@ MAX_OUTPUT = 4096
 LEAST_GAIN = 0.1  # of the limit; less is not worth a request
 LEFT_OUT_SHARE = 0.75  # of the oldest messages
 TOLD_TOKENS = 400  # so much may be told of the shortest run
+ASIDE_KEY = "orihon:aside:"
+
 _HANDLE = re.compile(r"\(m\d+\) ")
+_ASIDE = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要約] {}"}
 
 
 def is_due(writer: Writer) -> bool:
@@ -103,10 +106,18 @@ def final(writer: Writer, summariser: Summariser | None) -> str:
     return outcome.text
 
 
-def aside(writer: Writer, summariser: Summariser | None, first: int) -> int:
-    """A summary of a side conversation that began with this message."""
-    messages = [message for message in writer.history.newest_uncovered() if message.seq >= first]
-    return _store(writer, _told(writer, messages, summariser), ((first, writer.history.last),), "tangent")
+def aside(writer: Writer, summariser: Summariser | None, first: int) -> Message | None:
+    """What is said in place of a side conversation that began with this message; None when nothing of it is left."""
+    history = writer.history
+    covered = history.view.state.summary
+    previous = history.summary_text(covered.id) if covered and last_of(covered.ranges) >= first else ""
+    messages = [message for message in history.newest_uncovered() if message.seq >= first]
+    if not messages and not previous:
+        return None
+    outcome = _told(writer, messages, summariser, previous)
+    number = _store(writer, outcome, ((first, history.last),), "tangent")
+    text = _ASIDE[history.language].format(outcome.text)
+    return Message(seq=0, role="user", content=text, key=f"{ASIDE_KEY}{number}", timestamp="", tokens=0)
 
 
 def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | None, previous: str = "") -> Outcome:

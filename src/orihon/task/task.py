@@ -169,8 +169,9 @@ class Task(Calls):
     def wants_reply(self) -> bool:
         """Whether it is the model's turn."""
         with self.lock:
-            newest = next(self.history.backwards(self.history.view.state.ranges), None)
-            if newest is None or self.row.status != "running" or newest.role == "system":
+            visible = self.history.backwards(self.history.view.state.ranges)
+            newest = next((message for message in visible if not _is_note(message)), None)
+            if newest is None or self.row.status != "running":
                 return False
             return newest.role != "assistant" or bool(newest.tool_calls)
 
@@ -386,6 +387,11 @@ class Task(Calls):
             self.log.error("How the task ended could not be recorded: %s", failure)  # noqa: TRY400 - the first error matters
         finally:
             self.lease.close()
+
+
+def _is_note(message: Message) -> bool:
+    """Whether it leaves the turn with whoever had it: what the system says, and what stands for a side conversation."""
+    return message.role == "system" or (message.key or "").startswith(summaries.ASIDE_KEY)
 
 
 def _full(snapshot: Snapshot) -> dict[str, Any]:
