@@ -222,3 +222,27 @@ def test_a_begun_end_is_finished(engine):
         assert (row.status, row.reason) == ("stopped", "enough")
         assert "All done here." in row.final_summary
         assert len([one for one in engine.store.read(task.uuid, Summary) if one.kind == "final"]) == 1
+
+
+@pytest.mark.parametrize("hide", [lambda task: task.rewind(3), lambda task: task.begin_tangent()])
+def test_a_begun_end_is_finished_with_one_summary(engine, hide):
+    """Also when the newest messages are not part of the conversation any more."""
+    task = begun(engine)
+    turn(task, saying("All done here."))
+    hide(task)
+    task.add("user", "And lunch?")
+    hide(task)
+    task.update = lambda **changes: _die(task) if "completed_at" in changes else None
+    with pytest.raises(KeyboardInterrupt):
+        task.complete()
+    del task.update
+    with pytest.raises(Conflict, match="completed already"):
+        engine.resume(task.uuid)
+    (final,) = engine.read(task.uuid).summaries()
+    assert (final.kind, final.summary) == ("final", engine.row(task.uuid).final_summary)
+
+
+def _die(task):
+    """Let go of everything as a killed process does."""
+    task.lease.close()
+    raise KeyboardInterrupt

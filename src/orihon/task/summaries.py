@@ -93,8 +93,9 @@ def roll(
 def final(writer: Writer, summariser: Summariser | None) -> str:
     """The summary that the next run inherits; always one, as soon as something was said."""
     history = writer.history
+    ranges = _upto_now(history.view.state.ranges, history.last)
     made = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
-    if made is not None and made.kind == "final" and made.end_seq == history.last:
+    if made is not None and made.kind == "final" and tuple(made.ranges) == ranges:
         return made.summary  # by somebody who died before it counted
     covered = history.view.state.summary
     previous = history.summary_text(covered.id) if covered else ""
@@ -102,7 +103,7 @@ def final(writer: Writer, summariser: Summariser | None) -> str:
     if not messages and not previous:
         return ""
     outcome = _told(writer, messages, summariser, previous)
-    _store(writer, outcome, _upto_now(history.view.state.ranges, history.last), "final")
+    _store(writer, outcome, ranges, "final")
     return outcome.text
 
 
