@@ -36,6 +36,12 @@ def test_the_newest_five_stay_and_no_unit_is_torn():
     assert [message.seq for message in to_cover(log(6), keep_recent=0)] == list(range(2, 15))
 
 
+def test_a_call_that_waits_stays():
+    """Its result would come without it."""
+    waiting = log(6)[:-1]
+    assert [message.seq for message in to_cover(waiting, keep_recent=0)] == list(range(2, 13))
+
+
 def test_what_is_important_stays_beside_the_summary():
     """Units of importance 0.8 and more are kept, the newest first, inside a cap."""
     made = log(6)

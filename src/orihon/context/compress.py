@@ -28,10 +28,10 @@ def should_compress(
 def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Message]:
     """The messages that a summary would stand for: all but the system prompt and at least the newest few.
 
-    The cut falls between units, so one result more may stay, never one less.
+    The cut falls between units, so one result more may stay, never one less; a call that waits for its result stays.
     """
     units = units_of([message for message in messages if message.role != "system"])
-    kept = 0
+    kept = len(units.pop()) if units and len(units[-1]) <= len(units[-1][0].tool_calls) else 0
     while units and kept < keep_recent:
         kept += len(units.pop())
     return sorted((message for unit in units for message in unit), key=lambda message: message.seq)
