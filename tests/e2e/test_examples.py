@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = sorted(path for path in (ROOT / "examples").glob("*.py") if "StoreContract" not in path.read_text("utf-8"))
+PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if "```python" in path.read_text("utf-8"))
 CONTRACTS = sorted(path for path in (ROOT / "examples").glob("*.py") if "StoreContract" in path.read_text("utf-8"))
 
 
@@ -83,7 +84,26 @@ def test_the_readme_example_runs(tmp_path):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("github/acme/shop/issue/27 Mail [EMAIL]")
+    assert done.stdout.startswith("completed Summary of the previous run: #")
+    assert "Fixed: an empty basket costs 0." in done.stdout
+    (log,) = tmp_path.glob("logs/contexts/completed/*/messages.jsonl")
+    assert "Ask [EMAIL]." in log.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_the_blocks_of_a_page_run(page, tmp_path):
+    """The blocks of Python on a page are one program, and it ends well without a warning."""
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_the_links_of_a_page_lead_somewhere(page):
+    """Every relative link exists."""
+    named = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8"))
+    assert not [name for name in named if not (page.parent / name).exists()]
 
 
 def test_the_readme_is_short_and_its_links_lead_somewhere():
