@@ -112,10 +112,10 @@ def test_failures_and_functions():
     [
         ([], {}, "at least one"),
         ("Fix it.", {}, "must be a list"),
-        (["Fix it."], {}, "must be a list"),
+        (["Fix it."], {}, "the shape of the API"),
         ([{"role": "robot", "content": "x"}], {}, "unknown role"),
         ([{"role": "user", "content": ""}], {}, "content is empty"),
-        ([{"role": "user", "content": [5]}], {}, "cannot be read"),
+        ([{"role": "user", "content": [5]}], {}, "the shape of the API"),
         ([{"role": "tool", "tool_call_id": "c", "content": "x"}], {}, "which no call"),
         (ASKED, {"tools": []}, "tools: leave them out"),
         (ASKED, {"tools": [{"name": "read_file"}]}, "a function with a name"),

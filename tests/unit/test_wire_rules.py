@@ -226,3 +226,21 @@ SIGNED = function() | {"thoughtSignature": "CpQB"}
 def test_sound(api, request_):
     """What the providers take breaks nothing: results in any order, unsigned calls of turns that are over."""
     assert violations(api, request_, model="gemini-3-pro-preview") == []
+
+
+@pytest.mark.parametrize(
+    ("api", "request_"),
+    [
+        ("openai", ["hi"]),
+        ("openai", [{"role": "user", "content": [5]}]),
+        ("openai", [USER, {"role": "assistant", "content": "x", "tool_calls": ["read"]}]),
+        ("responses", ["hi"]),
+        ("anthropic", {"messages": ["hi"]}),
+        ("anthropic", "hi"),
+        ("gemini", {"contents": ["hi"]}),
+        ("gemini", None),
+    ],
+)
+def test_what_is_no_request_at_all(api, request_):
+    """A history from elsewhere can have any shape; it is told what is wrong, and nothing is raised."""
+    assert violations(api, request_)

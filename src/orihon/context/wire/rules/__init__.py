@@ -24,4 +24,10 @@ def violations(api: str, rendered: Any, *, model: str = "") -> list[str]:
     """
     if api not in _RULES:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_RULES)}.")
-    return list(_RULES[api](rendered, model))
+    found: list[str] = []
+    try:
+        for broken in _RULES[api](rendered, model):
+            found.append(broken)  # noqa: PERF402 - what was found before it broke off counts
+    except (AttributeError, KeyError, TypeError) as error:
+        found.append(f"the request does not have the shape of the API: {error}")
+    return found
