@@ -106,7 +106,7 @@ class Task(Calls):
             if role == "tool" and not tool_call_id:
                 message = self._for_the_next_call(message)
             seq = self._say(message)
-            if pinned:
+            if pinned and seq not in self.history.view.state.pins:
                 self.event("pin", seq=seq)
             return seq
 
