@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "window", "fidelity"]
+NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "fidelity"]
 
 
 def main() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import functools
 import inspect
+import json
 import random
 import typing
+from typing import Any
 
 JAPANESE = (
     "認証処理の不具合を修正しました。空の入力に対してもテストが通ることを確認し、設定ファイルの既定値を見直します。"
@@ -37,6 +39,24 @@ def text(number: int) -> tuple[str, str]:
         role, size = "assistant", int(chance.uniform(600, 3000))
     else:
         role, size = "tool", int(min(60_000, max(500, chance.lognormvariate(8.05, 1.05))))
+    return role, passage(number, size)
+
+
+def passage(number: int, size: int) -> str:
+    """A text of so many characters; another number gives another one."""
+    chance = random.Random(-number)  # noqa: S311 - repeatable, not secret
     source = _sources()
-    start = chance.randrange(len(source) - size)
-    return role, source[start : start + size]
+    parts = []
+    while size > 0:
+        start = chance.randrange(len(source))
+        parts.append(source[start : start + size])
+        size -= len(parts[-1])
+    return "".join(parts)
+
+
+def reply(number: int, size: int = 300, *, path: str = "") -> dict[str, Any]:
+    """What a model answers, in OpenAI's format: a few words, and a file that it wants to read."""
+    arguments = json.dumps({"path": path or f"src/part_{number % 50}.py"})
+    call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
+    message = {"role": "assistant", "content": passage(number, size), "tool_calls": [call]}
+    return {"model": "gpt-4o", "choices": [{"message": message}]}

@@ -119,6 +119,7 @@ def test_the_shelf_changes_nothing_but_the_reading():
     desk = started()
     for turn in range(60):
         work(desk, 1, start=turn)
+        desk.event("snapshot", acted=f"step {turn}")
         composed = desk.window()
         fresh = Desk(16_000)
         fresh.log, fresh.folds, fresh.view = desk.log, desk.folds, desk.view
@@ -126,6 +127,7 @@ def test_the_shelf_changes_nothing_but_the_reading():
     read = []
     desk.read = lambda first, last: read.append((first, last)) or desk.log[first - 1 : last]
     desk.add("user", "one more")
+    desk.event("snapshot", acted="one more step")
     desk.window()
     assert composed.report.whole > 10
     assert read == [(len(desk.log), len(desk.log))]

@@ -42,12 +42,15 @@ R = TypeVar("R", bound=Record)
 def repair(messages: Sequence[Message]) -> list[Message]:
     """The list as every provider takes it; the messages that were already right are the same objects."""
     repaired: list[Message] = []
+    began = False
     for item in _units(messages):
-        for message in item.messages() if isinstance(item, _Unit) else (item,):
-            began = repaired and repaired[-1].role != "system"
-            if message.role == "assistant" and not began:
-                repaired.append(_of_user(message, OPENING))
-            repaired.append(message)
+        message = item.message if isinstance(item, _Unit) else item
+        if message.role == "assistant" and not began:
+            repaired.append(_of_user(message, OPENING))
+        repaired.append(message)
+        if isinstance(item, _Unit):
+            repaired += item.answers()
+        began = began or message.role != "system"
     return repaired
 
 
@@ -65,7 +68,7 @@ def is_blank(message: Message) -> bool:
     if message.blob is not None:
         return False
     if isinstance(message.content, str):
-        return not message.content.strip()
+        return not message.content or message.content.isspace()
     return all(is_blank_part(part) for part in message.content)
 
 
@@ -92,8 +95,8 @@ class _Unit:
                 break
         return bool(places)
 
-    def messages(self) -> Iterator[Message]:
-        yield self.message
+    def answers(self) -> Iterator[Message]:
+        """The results in the order of the calls, one each."""
         for call, result in zip(self.message.tool_calls, self.results, strict=True):
             yield _interrupted(self.message, call) if result is None else _placed(result, call)
 
@@ -190,5 +193,7 @@ def _of_user(message: Message, content: str | list[Part]) -> Message:
 
 
 def _changed(record: R, **fields: Any) -> R:
-    changes = {name: value for name, value in fields.items() if value != getattr(record, name)}
-    return msgspec.structs.replace(record, **changes) if changes else record
+    for name, value in fields.items():
+        if value != getattr(record, name):
+            return msgspec.structs.replace(record, **fields)
+    return record

@@ -28,8 +28,10 @@ from orihon.records import Message
 from orihon.tokens import Counter
 
 PAGE = 256  # messages that are read at a time
+FIRST_PAGE = 16  # until it is known how large they are
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
+SHOWN_BY = ("ranges", "folds", "summaries", "pins")  # of a view: what says which messages are shown, and how
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
@@ -38,7 +40,7 @@ Read = Callable[[int, int], Iterable[Message]]  # the messages from one number t
 class Shelf:
     """The messages of the last window as it showed them, so that the next one reads only what is new.
 
-    It is no larger than a window, belongs to one task, and is emptied by whatever changes the view.
+    It is no larger than a window, belongs to one task, and is emptied by whatever changes what is shown of them.
     """
 
     def __init__(self) -> None:
@@ -47,9 +49,11 @@ class Shelf:
         self.always: dict[int, Message] = {}
 
     def look_at(self, state: State) -> None:
-        """Keep what is there as long as the view is the same."""
-        if self.state != state:
-            self.state, self.messages, self.always = state, {}, {}
+        """Keep what is there as long as the same messages are shown in the same way."""
+        before = self.state
+        if before is None or any(getattr(before, name) != getattr(state, name) for name in SHOWN_BY):
+            self.messages, self.always = {}, {}
+        self.state = state
 
 
 def compose(
@@ -242,15 +246,19 @@ class _Desk:
     def _considered(self) -> tuple[list[Message], Ranges]:
         """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
         found: dict[int, Message] = {}
-        tokens = 0
+        tokens, size = 0, FIRST_PAGE
         for first, last in reversed(self.visible):
-            for end in range(last, first - 1, -PAGE):
+            end = last
+            while end >= first:
                 if tokens > CONSIDERED_TOKENS:
                     older = number_ranges.upto(self.visible, end)
                     return [message for _, message in sorted((self.always | found).items())], older
-                page = {message.seq: message for message in self.read(max(first, end - PAGE + 1), end)}
+                begin = max(first, end - size + 1)
+                page = {message.seq: message for message in self.read(begin, end)}
                 tokens += sum(message.tokens for message in page.values())
                 found |= page
+                end = begin - 1
+                size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
         return [message for _, message in sorted((self.always | found).items())], ()
 
     def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges) -> _Draft:

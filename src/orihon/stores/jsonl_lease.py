@@ -210,7 +210,8 @@ class JsonlLease(Lease):
             replace_file("handoff.json", encode_handoff(row), self._directory, durable=durable, whole=self._durable)
         replace_file("state.json", encode_state(row), self._directory, durable=durable, whole=self._durable)
         try:
-            settle(self.store, self.uuid, row)
+            if whole_row or row.status != self.row.status:
+                settle(self.store, self.uuid, row)
             self._write_row(row, () if whole_row else (*changes, "lease_owner", "process_id", "hostname"))
         except (OSError, NotWritten, StoreUnavailable) as error:
             raise OutcomeUnknown(f"The state of task {self.uuid} was written, but not its row: {error}") from error

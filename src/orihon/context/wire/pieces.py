@@ -53,7 +53,7 @@ def pieces(message: Message, load: Load | None, images: Collection[str] = ()) ->
     parts = message.content
     if isinstance(parts, str):
         if message.blob is None:
-            return [parts] if parts.strip() else []
+            return [parts] if parts and not parts.isspace() else []
         parts = [Part(type="text", text=parts, blob=message.blob)]
     return [_piece(part, message.seq, load, images) for part in parts if not is_blank_part(part)]
 
@@ -65,6 +65,8 @@ def text_of(message: Message, load: Load | None) -> str:
 
 def words_of(shown: list[Piece]) -> str:
     """The pieces in words, a line for each picture."""
+    if len(shown) == 1 and isinstance(shown[0], str):  # nearly always
+        return shown[0]
     return "\n".join(piece.line if isinstance(piece, Image) else piece for piece in shown)
 
 

@@ -1,0 +1,103 @@
+"""What the engine adds to a turn of an agent, without the model and the tool.
+
+A turn is `window()`, its rendering for OpenAI, `add_reply()`, `pending_calls()` and one `tool()` whose result has
+3.5 kB. Turns in which the window was folded stand apart: they come once in some fifty.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orihon
+from bench.messages import passage, reply
+from orihon.keys import TaskKey
+from orihon.settings import ContextStorage, Settings
+
+TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
+AROUND = 200  # turns that a figure is taken of
+RESULT_CHARS = 3_500
+PARTS = ("window()", "openai()", "add_reply()", "pending_calls()", "tool()")
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
+]
+
+
+class Turn(NamedTuple):
+    """How long each part took, and whether there was a fold."""
+
+    parts: list[float]
+    folded: bool
+
+    @property
+    def ms(self) -> float:
+        return sum(self.parts) * 1000
+
+
+def main() -> None:
+    """Print the figures."""
+    runs = {name: _run(name) for name in ("turn", "os")}
+    print(f"A task of {TURNS:,} turns in plain files, a window of 128,000 tokens; ms without the turns that fold:\n")
+    print("| durability | turns | p50 | p90 | p99 |\n|---|---|---|---|---|")
+    for name, turns in runs.items():
+        for first, some in ((1, turns[:AROUND]), (TURNS - AROUND + 1, turns[-AROUND:]), (1, turns)):
+            cuts = statistics.quantiles([turn.ms for turn in some if not turn.folded], n=100)
+            label = f"{first:,} to {first + len(some) - 1:,}"
+            print(f"| `{name}` | {label} | {cuts[49]:.2f} | {cuts[89]:.2f} | {cuts[98]:.2f} |")
+    print("\nWhere the time goes, p50 in ms over all turns:\n")
+    print(f"| durability | {' | '.join(f'`{part}`' for part in PARTS)} |\n|---|---|---|---|---|---|")
+    for name, turns in runs.items():
+        medians = (statistics.median(times) * 1000 for times in zip(*(turn.parts for turn in turns), strict=True))
+        print(f"| `{name}` | {' | '.join(f'{median:.2f}' for median in medians)} |")
+    print(
+        "\nTurns that fold:\n\n| durability | turns | p50 ms | slowest ms | ms a turn, amortised |\n|---|---|---|---|---|"
+    )
+    for name, turns in runs.items():
+        folds = [turn.ms for turn in turns if turn.folded]
+        middle, slowest = statistics.median(folds), max(folds)
+        print(f"| `{name}` | {len(folds)} of {TURNS:,} | {middle:.0f} | {slowest:.0f} | {sum(folds) / TURNS:.2f} |")
+
+
+def _run(durability: Literal["turn", "os"]) -> list[Turn]:
+    settings = Settings(context_storage=ContextStorage(durability=durability))
+    with (
+        tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder,
+        orihon.open(Path(folder) / "contexts", settings=settings) as engine,
+        engine.start(TaskKey.github("acme", "shop", issue=27), tools=TOOLS, context_length=128_000) as task,
+    ):
+        task.add("system", "You fix bugs.")
+        task.add("user", "Fix the basket.")
+        return [_turn(task, number) for number in range(1, TURNS + 1)]
+
+
+def _turn(task: orihon.Task, number: int) -> Turn:
+    answer, result = reply(number), passage(number, RESULT_CHARS)
+    clock = _Clock()
+    window = clock.time(task.window)
+    clock.time(window.openai)
+    clock.time(lambda: task.add_reply(answer))
+    (call,) = clock.time(task.pending_calls)
+    clock.time(lambda: _use(task, call, result))
+    return Turn(clock.times, bool(window.report.reasons))
+
+
+def _use(task: orihon.Task, call: Any, result: str) -> None:
+    with task.tool(call) as run:
+        run.result = result
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def time(self, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.times.append(time.perf_counter() - began)
