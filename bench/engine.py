@@ -54,9 +54,8 @@ def main() -> None:
     for name, turns in runs.items():
         medians = (statistics.median(times) * 1000 for times in zip(*(turn.parts for turn in turns), strict=True))
         print(f"| `{name}` | {' | '.join(f'{median:.2f}' for median in medians)} |")
-    print(
-        "\nTurns that fold:\n\n| durability | turns | p50 ms | slowest ms | ms a turn, amortised |\n|---|---|---|---|---|"
-    )
+    print("\nTurns that fold:\n\n| durability | turns | p50 ms | slowest ms | ms a turn, amortised |")
+    print("|---|---|---|---|---|")
     for name, turns in runs.items():
         folds = [turn.ms for turn in turns if turn.folded]
         middle, slowest = statistics.median(folds), max(folds)

@@ -77,8 +77,8 @@ def child(kind: str, calls: int, result_chars: int) -> None:
 
 
 def _resident(field: str) -> float:
-    with open("/proc/self/status", encoding="ascii") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(field)) * 1024 / 1e6
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e6
 
 
 def _reply(number: int) -> dict[str, Any]:

@@ -133,6 +133,20 @@ def test_the_shelf_changes_nothing_but_the_reading():
     assert read == [(len(desk.log), len(desk.log))]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_window_that_grows_is_the_same_as_one_made_anew(seed):
+    """Message by message, with results that are missing, late, doubled or strange, and ids that come again."""
+    rng = seeded(seed)
+    desk = Desk(1_000_000)
+    for message in [*history(rng), *history(rng)]:
+        desk.add_message(message)
+        fresh = Desk(1_000_000)
+        fresh.log = desk.log
+        now, anew = desk.window(), fresh.window()
+        assert now.messages == anew.messages
+        assert now.report == anew.report
+
+
 def test_everything_that_is_hidden_can_be_had_by_its_handle():
     """Each mark names a message of the log, and what is left out whole is in the report."""
     desk = started()

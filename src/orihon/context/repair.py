@@ -41,17 +41,10 @@ R = TypeVar("R", bound=Record)
 
 def repair(messages: Sequence[Message]) -> list[Message]:
     """The list as every provider takes it; the messages that were already right are the same objects."""
-    repaired: list[Message] = []
-    began = False
-    for item in _units(messages):
-        message = item.message if isinstance(item, _Unit) else item
-        if message.role == "assistant" and not began:
-            repaired.append(_of_user(message, OPENING))
-        repaired.append(message)
-        if isinstance(item, _Unit):
-            repaired += item.answers()
-        began = began or message.role != "system"
-    return repaired
+    repairer = Repairer()
+    for message in messages:
+        repairer.add(message)
+    return repairer.messages()
 
 
 def plain_name(name: str) -> str:
@@ -95,35 +88,68 @@ class _Unit:
                 break
         return bool(places)
 
+    @property
+    def settled(self) -> bool:
+        """Whether every call has a result that no other can replace."""
+        return all(result is not None and not _is_synthetic(result) for result in self.results)
+
     def answers(self) -> Iterator[Message]:
         """The results in the order of the calls, one each."""
         for call, result in zip(self.message.tool_calls, self.results, strict=True):
             yield _interrupted(self.message, call) if result is None else _placed(result, call)
 
 
-def _units(messages: Sequence[Message]) -> list[Message | _Unit]:
-    kept: list[Message | _Unit] = []
-    by_id: dict[str, _Unit] = {}  # the newest unit that used the id: some servers start again at call_0 each time
-    newest: _Unit | None = None
-    used: set[str] = set()
-    began = False
-    for message in messages:
+class Repairer:
+    """A list that is repaired while it grows; what is settled is not looked at again."""
+
+    def __init__(self) -> None:
+        self._kept: list[Message | _Unit] = []
+        self._by_id: dict[str, _Unit] = {}  # the newest unit with the id: some servers start again at call_0 each time
+        self._newest: _Unit | None = None
+        self._used: set[str] = set()
+        self._began = False
+        self._repaired: list[Message] = []  # what has become of those that nothing can change any more
+        self._settled = 0
+
+    def add(self, message: Message) -> None:
+        """One more message at the end."""
+        kept = self._kept
         if message.role == "tool":
-            unit = by_id.get(message.tool_call_id) if message.tool_call_id else newest
+            unit = self._by_id.get(message.tool_call_id) if message.tool_call_id else self._newest
             if unit is None or not unit.take(message):
                 kept.append(_said_by_user(message, _orphan_mark(message)))
         elif message.role == "assistant" and message.tool_calls:
-            newest = _unit(message, used)
-            by_id |= {call.id: newest for call in message.tool_calls}
-            kept.append(newest)
-        elif message.role == "system" and began and not is_blank(message):
+            self._newest = _unit(message, self._used)
+            self._by_id |= {call.id: self._newest for call in message.tool_calls}
+            kept.append(self._newest)
+        elif message.role == "system" and self._began and not is_blank(message):
             kept.append(_said_by_user(message, NOTE))
         elif not is_blank(message):
             kept.append(message)
         elif message.role == "user":
             kept.append(_changed(message, content=EMPTY, tokens=0))
-        began = began or (bool(kept) and not _is_system(kept[-1]))
-    return kept
+        self._began = self._began or (bool(kept) and not _is_system(kept[-1]))
+
+    def messages(self) -> list[Message]:
+        """The repaired list so far."""
+        for item in self._kept[self._settled :]:
+            if isinstance(item, _Unit) and not item.settled:
+                break
+            _put(self._repaired, item)
+            self._settled += 1
+        repaired = self._repaired.copy()
+        for item in self._kept[self._settled :]:
+            _put(repaired, item)
+        return repaired
+
+
+def _put(repaired: list[Message], item: Message | _Unit) -> None:
+    message = item.message if isinstance(item, _Unit) else item
+    if message.role == "assistant" and (not repaired or repaired[-1].role == "system"):
+        repaired.append(_of_user(message, OPENING))
+    repaired.append(message)
+    if isinstance(item, _Unit):
+        repaired += item.answers()
 
 
 def _is_system(item: Message | _Unit) -> bool:
@@ -141,7 +167,10 @@ def _unit(message: Message, used: set[str]) -> _Unit:
         used.add(call_id)
         arguments = call.arguments if call.arguments.strip() else "{}"
         calls.append(_changed(call, id=call_id, name=plain_name(call.name), arguments=arguments))
-    return _Unit(_changed(message, tool_calls=calls), message.tool_calls, [None] * len(calls))
+    asked = message.tool_calls
+    if calls != asked:
+        message = msgspec.structs.replace(message, tool_calls=calls, tokens=0)
+    return _Unit(message, asked, [None] * len(calls))
 
 
 def _answers(result: Message, call: Call) -> bool:
@@ -155,7 +184,8 @@ def _is_synthetic(result: Message) -> bool:
 
 
 def _placed(result: Message, call: Call) -> Message:
-    result = _changed(result, tool_call_id=call.id, tool_name=call.name)
+    if result.tool_call_id != call.id or result.tool_name != call.name:
+        result = msgspec.structs.replace(result, tool_call_id=call.id, tool_name=call.name, tokens=0)
     return _changed(result, content=EMPTY, tokens=0) if is_blank(result) else result
 
 

@@ -21,7 +21,7 @@ from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
-from orihon.context.repair import repair
+from orihon.context.repair import Repairer
 from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
@@ -38,7 +38,7 @@ Read = Callable[[int, int], Iterable[Message]]  # the messages from one number t
 
 
 class Shelf:
-    """The messages of the last window as it showed them, so that the next one reads only what is new.
+    """The last window and its messages as it showed them, so that the next one only adds what is new.
 
     It is no larger than a window, belongs to one task, and is emptied by whatever changes what is shown of them.
     """
@@ -47,12 +47,13 @@ class Shelf:
         self.state: State | None = None
         self.messages: dict[int, Message] = {}
         self.always: dict[int, Message] = {}
+        self.draft: _Draft | None = None
 
     def look_at(self, state: State) -> None:
         """Keep what is there as long as the same messages are shown in the same way."""
         before = self.state
         if before is None or any(getattr(before, name) != getattr(state, name) for name in SHOWN_BY):
-            self.messages, self.always = {}, {}
+            self.messages, self.always, self.draft = {}, {}, None
         self.state = state
 
 
@@ -76,18 +77,23 @@ def compose(
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
-    draft = desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
+    draft = desk.grown() or desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
+    shelf.draft = draft
     if draft.tokens <= budget.fold_at * budget.limit:
         return Composed(messages=draft.messages, report=desk.report(draft))
     return desk.folded(draft.tokens)
 
 
-class _Draft(msgspec.Struct):
-    messages: list[Message]
-    tokens: int
-    by_source: dict[str, int]
-    whole: int
-    folded: int
+class _Draft(msgspec.Struct, kw_only=True):
+    texts: Texts
+    last: int  # message that was looked at
+    request: int = 0
+    repairer: Repairer = msgspec.field(default_factory=Repairer)
+    messages: list[Message] = []
+    tokens: int = 0
+    by_source: dict[str, int] = {}
+    whole: int = 0
+    folded: int = 0
 
 
 class _Desk:
@@ -159,13 +165,13 @@ class _Desk:
 
     def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> _Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = _Draft([], 0, {}, 0, 0)
+        draft = _Draft(texts=self.texts, last=self.last)
         rest = self.shown(hidden)
         if rest and rest[0].seq == 1 and rest[0].role == "system":
             self._put(draft, "system", rest.pop(0))
             draft.whole += 1
         self._say(draft, "sticky files", self.texts.sticky)
-        request = next((message.seq for message in rest if message.role == "user"), 0)
+        draft.request = next((message.seq for message in rest if message.role == "user"), 0)
         for message in rest:
             stand_in = stand_ins.get(message.seq)
             ready = stand_in is None or self.shelf.messages.get(message.seq) is message
@@ -174,18 +180,33 @@ class _Desk:
             self.shelf.messages[message.seq] = shown
             draft.whole += stand_in is None
             draft.folded += stand_in is not None
-            if message.seq == request:
+            if message.seq == draft.request:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
                 self._say(draft, "snapshot", snapshot)
-        counted = {id(message): message.tokens for message in draft.messages}
-        draft.messages = repair(draft.messages)
-        draft.tokens = sum(counted.get(id(message)) or self._count(message) for message in draft.messages)
+        return self._counted(draft)
+
+    def grown(self) -> _Draft | None:
+        """The last draft with what was said since; None if something else has changed."""
+        draft = self.shelf.draft
+        if draft is None or not draft.request or draft.last > self.last or not _same(draft.texts, self.texts):
+            return None
+        since = number_ranges.after(self.visible, draft.last)
+        for message in [message for first, last in since for message in self.read(first, last)]:
+            self._put(draft, message.role, message)
+            self.shelf.messages[message.seq] = message
+            draft.whole += 1
+        draft.last = self.last
+        return self._counted(draft)
+
+    def _counted(self, draft: _Draft) -> _Draft:
+        draft.messages = draft.repairer.messages()
+        draft.tokens = sum([message.tokens or self._count(message) for message in draft.messages])
         return draft
 
     def _put(self, draft: _Draft, source: str, message: Message) -> None:
         tokens = message.tokens or self._count(message)
-        draft.messages.append(message if message.tokens else msgspec.structs.replace(message, tokens=tokens))
+        draft.repairer.add(message if message.tokens else msgspec.structs.replace(message, tokens=tokens))
         draft.by_source[source] = draft.by_source.get(source, 0) + tokens
 
     def _say(self, draft: _Draft, source: str, text: str) -> None:
@@ -309,12 +330,17 @@ class _Desk:
         return Report(
             limit=self.budget.limit,
             tokens=draft.tokens,
-            by_source=draft.by_source,
+            by_source=draft.by_source.copy(),
             whole=draft.whole,
             folded=draft.folded,
             left_out=max(0, visible - draft.whole - draft.folded),
             reasons=reasons,
         )
+
+
+def _same(one: Texts, other: Texts) -> bool:
+    """Whether they say the same in the window; the snapshot as it is now is not shown before the next fold."""
+    return all(getattr(one, name) == getattr(other, name) for name in Texts.__struct_fields__ if name != "snapshot")
 
 
 def _said(text: str) -> Message:
