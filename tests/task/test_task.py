@@ -452,6 +452,8 @@ def test_a_provider_that_counts_more_gets_a_smaller_window(engine):
         task.pause()
         with engine.resume(task.uuid) as again:
             assert again.window().report.limit == smaller
+            again.add_reply(saying("Hm.", usage=(1000, 1)))
+            assert again.window().report.limit == smaller  # one request is not enough to think otherwise
 
 
 def test_the_view_is_recorded_every_256_events(engine):

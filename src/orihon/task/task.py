@@ -28,7 +28,7 @@ from orihon.task.frozen import Frozen, Summariser, name_of
 from orihon.task.lifecycle import Ending
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
-from orihon.tokens import calibrate
+from orihon.tokens import MIN_PAIRS, calibrate
 
 PINNED_SHARE = 0.25  # of the limit, for all pins together
 PAIRS = 16  # requests that the calibration looks at
@@ -126,7 +126,7 @@ class Task(Calls):
             used = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
             self.update(add={"llm_call_count": 1, "total_tokens": used}, last_activity="llm_reply")
             self.log.info("LLM call #%d: %d tokens", self.row.llm_call_count, used)
-            if usage and context:
+            if usage and usage.input_tokens and context:
                 self._calibrate(context, usage.input_tokens)
             hooking.call(self.hooks, "after_reply", self, stored)
             return seq
@@ -160,6 +160,8 @@ class Task(Calls):
     def _calibrate(self, counted: int, reported: int) -> None:
         """Where the provider counts more than we do, the window is made for its numbers."""
         self._pairs = [*self._pairs, (counted + self.history.schema_tokens, reported)][-PAIRS:]
+        if len(self._pairs) < MIN_PAIRS:
+            return  # what was found out before a resume holds until there is as much again
         scale = max(1.0, calibrate(self._pairs))
         if abs(scale - self.history.scale) > SCALE_STEP:
             self.event("note", scale=round(scale, 3))
