@@ -54,7 +54,7 @@ def test_a_message_that_somebody_else_stored_is_not_missed():
     lease, history = history_of(10)
     lease.append(a_message("unseen"))
     lease.append(a_message("seen"))
-    history.remember(lease.newest)
+    history.catch_up()
     assert [message.text for message in history.read(11, 12)] == ["unseen", "seen"]
 
 

@@ -9,7 +9,8 @@ branches    tangents, rewinds, checkpoints, undo
 calls       which tool calls wait, and how they are answered
 runs        one run of one tool
 summaries   the rolling one, the final one, that of a tangent
-lifecycle   which status may follow which, and how a task ends
+lifecycle   which status may follow which
+endings     how it ends, or waits
 hooks       who wants to hear of it
 task        all of it together, as a user writes it
 reader      the same to look at, without the right to write

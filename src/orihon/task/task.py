@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from orihon import codec
 from orihon.context.compress import Compression
 from orihon.context.repair import plain_name
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
-from orihon.errors import StoreError, UsageError
-from orihon.handoff import Handoff, outline_of
+from orihon.errors import UsageError
+from orihon.handoff import Handoff
 from orihon.keys import TaskKey
 from orihon.planning.schema import entry
 from orihon.records import Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
-from orihon.task import lifecycle, summaries
+from orihon.task import summaries
 from orihon.task.branches import Keep, check_keep
-from orihon.task.calls import Calls
+from orihon.task.endings import Endings
 from orihon.task.frozen import Frozen, Summariser, name_of
-from orihon.task.lifecycle import Ending
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
 from orihon.tokens import MIN_PAIRS, calibrate
@@ -52,7 +49,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     has_snapshot: bool
 
 
-class Task(Calls):
+class Task(Endings):
     """One run on one thing. Use it in a `with` block: leaving it completes the task, or fails it, or pauses it."""
 
     def __init__(
@@ -309,86 +306,6 @@ class Task(Calls):
         with self.lock:
             self.check_running()
             return self.append(entry(self.uuid, value))
-
-    # the end
-
-    def complete(self) -> None:
-        """It is done: write the final summary and let go."""
-        self._end(Ending("completed"))
-
-    def fail(self, error: str, *, reason: str = "") -> None:
-        """It cannot be done."""
-        self._end(Ending("failed", error=str(error), reason=reason))
-
-    def stop(self, reason: str = "") -> None:
-        """Somebody does not want it done."""
-        self._end(Ending("stopped", reason=reason))
-
-    def pause(self, reason: str = "") -> None:
-        """Leave it as it is; `engine.resume(uuid)` goes on."""
-        with self.lock:
-            lifecycle.check(self.row, "paused")
-            self.interrupt(list(self._running.values()))
-            self.update(status="paused", activity="", last_activity="paused", reason=reason or None)
-            self.lease.close()
-            self.log.info("Task paused%s", f": {reason}" if reason else "")
-            hooking.call(self.hooks, "on_paused", self)
-
-    def close(self) -> None:
-        """Let go of the task; one that still runs is paused."""
-        with self.lock:
-            if self.row.status == "running":
-                self.pause()
-            self.lease.close()
-
-    def _end(self, ending: Ending) -> None:
-        with self.lock:
-            lifecycle.check(self.row, ending.status)
-            self.interrupt(list(self._running.values()))
-            while self.history.view.tangents:
-                self.event("end", keep="none")
-            self.event("note", ending=msgspec.to_builtins(ending))
-            self.finish(ending)
-
-    def finish(self, ending: Ending) -> None:
-        """The rest of an ending that was begun, perhaps by somebody who died on the way."""
-        self.update(activity="completing", last_activity="final_summary")
-        text = summaries.final(self, self.summariser)
-        self.lease.sync()
-        self.update(
-            status=ending.status,
-            activity="",
-            completed_at=codec.now(),
-            final_summary=text or None,
-            handoff=outline_of(self.lease.store, self.row),
-            error_message=ending.error or None,
-            reason=ending.reason or None,
-        )
-        self.lease.close()
-        self.log.info(lifecycle.said(ending))
-        hooking.call(self.hooks, f"on_{ending.status}", self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self.row.status != "running":
-                return  # the block has ended it itself
-            if error is None:
-                self.complete()
-            elif isinstance(error, Exception):
-                self.fail(f"{type(error).__name__}: {codec.as_text(error)}")
-            else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
-                self.pause()
-        except StoreError as failure:
-            if error is None:
-                raise
-            self.log.error("How the task ended could not be recorded: %s", failure)  # noqa: TRY400 - the first error matters
-        finally:
-            self.lease.close()
 
 
 def _is_note(message: Message) -> bool:

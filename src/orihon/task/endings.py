@@ -1,0 +1,99 @@
+"""How a task ends, or waits: each outcome once, in an order that a crash cannot confuse (see `lifecycle`)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import StoreError
+from orihon.handoff import outline_of
+from orihon.task import hooks as hooking
+from orihon.task import lifecycle, summaries
+from orihon.task.calls import Calls
+from orihon.task.lifecycle import Ending
+
+
+class Endings(Calls):
+    """The last calls of a task."""
+
+    def complete(self) -> None:
+        """It is done: write the final summary and let go."""
+        self._end(Ending("completed"))
+
+    def fail(self, error: str, *, reason: str = "") -> None:
+        """It cannot be done."""
+        self._end(Ending("failed", error=str(error), reason=reason))
+
+    def stop(self, reason: str = "") -> None:
+        """Somebody does not want it done."""
+        self._end(Ending("stopped", reason=reason))
+
+    def pause(self, reason: str = "") -> None:
+        """Leave it as it is; `engine.resume(uuid)` goes on."""
+        with self.lock:
+            lifecycle.check(self.row, "paused")
+            self.interrupt(list(self._running.values()))
+            self.update(status="paused", activity="", last_activity="paused", reason=reason or None)
+            self.lease.close()
+            self.log.info("Task paused%s", f": {reason}" if reason else "")
+            hooking.call(self.hooks, "on_paused", self)
+
+    def close(self) -> None:
+        """Let go of the task; one that still runs is paused."""
+        with self.lock:
+            if self.row.status == "running":
+                self.pause()
+            self.lease.close()
+
+    def _end(self, ending: Ending) -> None:
+        with self.lock:
+            lifecycle.check(self.row, ending.status)
+            self.check_running()
+            self.interrupt(list(self._running.values()))
+            while self.history.view.tangents:
+                self.event("end", keep="none")
+            self.event("note", ending=msgspec.to_builtins(ending))
+            self.finish(ending)
+
+    def finish(self, ending: Ending) -> None:
+        """The rest of an ending that was begun, perhaps by somebody who died on the way."""
+        self.update(activity="completing", last_activity="final_summary")
+        text = summaries.final(self, self.summariser)
+        self.lease.sync()
+        self.update(
+            status=ending.status,
+            activity="",
+            completed_at=codec.now(),
+            final_summary=text or None,
+            handoff=outline_of(self.lease.store, self.row),
+            error_message=ending.error or None,
+            reason=ending.reason or None,
+        )
+        self.lease.close()
+        self.log.info(lifecycle.said(ending))
+        hooking.call(self.hooks, f"on_{ending.status}", self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.row.status != "running":
+                return  # the block has ended it itself
+            if error is None:
+                self.complete()
+            elif isinstance(error, Exception):
+                self.fail(f"{type(error).__name__}: {codec.as_text(error)}")
+            else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
+                self.pause()
+        except StoreError as failure:
+            if error is None:
+                raise
+            self.log.error("How the task ended could not be recorded: %s", failure)  # noqa: TRY400 - the first error matters
+        finally:
+            self.lease.close()
