@@ -2,7 +2,8 @@
 
 import pytest
 
-from rounds import KEY, TOOLS, saying, turn
+from orihon.errors import UsageError
+from rounds import KEY, TOOLS, calling, saying, turn
 
 
 def begun(engine, **options):
@@ -80,3 +81,87 @@ def test_a_tangent_of_which_nothing_is_left(engine):
             task.rewind(2)
         assert shown(task) == before
         assert list(engine.read(task.uuid).summaries()) == []
+
+
+def test_a_pin_goes_with_what_is_rewound(engine):
+    """Rewound text is for people only, pinned or not; an undo brings both back."""
+    with begun(engine) as task:
+        task.add("user", "Never touch the till.", pinned=True)
+        task.rewind(2)
+        assert shown(task) == ["You fix bugs.", "Fix the basket."]
+        with pytest.raises(UsageError, match="m3 is not part"):
+            task.pin(3)
+        task.undo()
+        assert task.history.view.state.pins == (3,)
+        assert shown(task)[-1] == "Never touch the till."
+
+
+def test_a_pinned_result_keeps_its_call(engine):
+    """Whichever message of a unit is pinned, all of it is shown, and nothing of the next unit with the same id."""
+    with begun(engine, summariser=lambda _: "They talked.") as task:
+        reply = calling(("read_file", {"path": "a.py"}))
+        turn(task, reply, ["first result"])
+        turn(task, reply, ["second result"])
+        task.pin(4)
+        task.unpin(3)
+        task.pin(4)
+        chat(task)
+        task.compress()
+        window = task.window().openai()
+        (place,) = [place for place, message in enumerate(window) if message["content"] == "first result"]
+        assert window[place - 1]["tool_calls"][0]["id"] == window[place]["tool_call_id"]
+        assert "second result" not in str(window)
+
+
+def test_undo_takes_back_nothing_else(engine):
+    """The snapshot and the pins of the time since stay as they are."""
+    with begun(engine, summariser=lambda _: "They talked.") as task:
+        chat(task)
+        task.compress()
+        task.snapshot(goal="Fix the till too")
+        pin = task.add("user", "Mind the till.", pinned=True)
+        task.undo()
+        assert "They talked." not in str(shown(task))
+        assert task.snapshot().goal == "Fix the till too"
+        assert task.history.view.state.pins == (pin,)
+
+
+def test_undo_stays_inside_a_tangent(engine):
+    """What was done before it was opened cannot be taken back from inside."""
+    with begun(engine) as task:
+        task.add("user", "Wrong.")
+        task.rewind(2)
+        before = shown(task)
+        with task.tangent("Why?"):
+            with pytest.raises(UsageError, match="nothing to undo"):
+                task.undo()
+            task.rewind(3)
+            task.undo()
+        assert shown(task) == before
+        task.undo()
+        assert shown(task)[-1] == "Wrong."
+
+
+@pytest.mark.parametrize("change", ["pin", "unpin"])
+@pytest.mark.parametrize("made_by", ["fold", "summary"])
+def test_a_pin_moves_nothing_before_the_next_fold(engine, change, made_by):
+    """What is hidden now stays hidden, and what is shown stays, until the window changes anyway."""
+    with begun(engine, context_length=6000, reserved_output=0, tokens="bytes4") as task:
+        pin = task.add("user", "Mind the till. " * 20, pinned=change == "unpin")
+        number = folds = 0
+        while not folds:
+            text = "\n".join(f"line {line} of {number}" for line in range(60))
+            folds += bool(turn(task, calling(("read_file", {"path": f"{number}.py"})), [text]).report.reasons)
+            number += 1
+        if made_by == "summary":
+            assert task.compress() is not None
+        before = task.window().openai()
+        hidden = next(seq for seq in range(4, 4 + 2 * number) if f"line 30 of {(seq - 4) // 2}" not in str(before))
+        getattr(task, change)(hidden if change == "pin" else pin)
+        assert task.window().openai() == before
+        turn(task, saying("Hm."))
+        task.add("user", "Well?")
+        assert task.window().openai()[: len(before)] == before
+        task.compress(keep_recent=0)
+        marked = "Mind the till." if change == "unpin" else f"line 30 of {(hidden - 4) // 2}"
+        assert (marked in str(task.window().openai())) == (change == "pin")

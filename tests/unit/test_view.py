@@ -171,7 +171,7 @@ meaningful = st.one_of(
     happens("tangent"),
     happens("end", keep=st.just("none")),
     happens("end", keep=st.just("tail"), tail=pairs),
-    happens("end", keep=st.just("summary"), summary=numbers),
+    happens("end", keep=st.just("summary"), tail=pairs),
     happens("summary", id=numbers, ranges=st.lists(pairs, max_size=2)),
     happens("folds", first=numbers, last=numbers),
     happens("pin", seq=st.integers(1, 60)),

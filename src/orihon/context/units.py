@@ -20,6 +20,21 @@ def units_of(messages: Iterable[Message]) -> list[list[Message]]:
     return units
 
 
+def unit_at(messages: Iterable[Message]) -> list[Message]:
+    """The first message, with those of the others that answer its calls."""
+    unit: list[Message] = []
+    waiting: set[str] = set()
+    for message in messages:
+        if not unit:
+            unit, waiting = [message], {call.id for call in message.tool_calls}
+        elif message.tool_call_id in waiting:
+            unit.append(message)
+            waiting.remove(message.tool_call_id)  # some servers use the same id again in the next reply
+        if not waiting:
+            break
+    return unit
+
+
 def _place(message: Message, units: list[list[Message]], owner: dict[str, int]) -> int | None:
     if message.tool_call_id in owner:
         return owner[message.tool_call_id]

@@ -4,13 +4,13 @@ The log is never rewritten. A rewind, a clear, a tangent or a restore only says 
 summaries, pins, sticky files and the snapshot say how they are shown. Each event says after which message it happened,
 and its effect is a step from one state to the next, so the view is a plain fold over the events.
 
-    rewind    {to}                      nothing between `to` and here is visible
+    rewind    {to}                      nothing between `to` and here is visible or pinned
     clear     {}                        nothing before is visible, but the system prompt and the pins
     tangent   {}                        a side conversation begins; tangents nest
     end       {keep, tail?}             it ends: nothing of it stays, or what is visible of a range of it
     folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
-    pin unpin {seq}                     this message's unit is always shown
+    pin unpin {seq}                     this message's unit is always shown, or no longer, from the next fold on
     sticky    {files}                   the whole list of sticky files, each with the version to show
     snapshot  {…}                       a partial update of goal, completed actions, phase, observations; or one more
                                         of them: {acted} or {observed}
@@ -62,6 +62,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ranges: Ranges = ALL
     pins: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()  # the pins as of the last fold: they hold until the next one, so that nothing moves
     folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
     sticky: tuple[dict[str, Any], ...] = ()
@@ -104,6 +105,12 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
     undos: tuple[Undo, ...] = ()
     rests: bool = False  # a compression was taken back: the automatic one waits until it must
     last_event: int = 0
+
+    @property
+    def undoable(self) -> tuple[Undo, ...]:
+        """The steps that can be taken back from here: inside a tangent, those that were taken in it."""
+        opened = self.tangents[-1].event if self.tangents else 0
+        return tuple(undo for undo in self.undos if undo.event > opened)
 
     def shows(self, seq: int) -> bool:
         """Whether a message is visible."""
@@ -156,12 +163,15 @@ def _cut(ranges: Ranges, keep_to: int, event: Event, between: Ranges = ()) -> Ra
 
 def _rewind(current: View, event: Event) -> View:
     to = min(_number(event.data["to"]), event.after)
-    then = _changed(current, ranges=_cut(current.state.ranges, to, event))
+    state = current.state
+    pins, held = (tuple(seq for seq in of if not to < seq <= event.after) for of in (state.pins, state.held))
+    then = _changed(current, ranges=_cut(state.ranges, to, event), pins=pins, held=held)
     return _undoable(current, event, then)
 
 
 def _clear(current: View, event: Event) -> View:
-    then = _changed(current, ranges=((event.after + 1, OPEN),), summaries=(), folds=None, snapshot={})
+    pins, ranges = current.state.pins, ((event.after + 1, OPEN),)
+    then = _changed(current, ranges=ranges, held=pins, summaries=(), folds=None, snapshot={})
     return _undoable(current, event, then)
 
 
@@ -188,13 +198,15 @@ def _end(current: View, event: Event) -> View:
 
 def _folds(current: View, event: Event) -> View:
     folds = msgspec.convert(event.data, Folded)
-    return _changed(current, folds=msgspec.structs.replace(folds, hidden=joined(folds.hidden)))
+    folds = msgspec.structs.replace(folds, hidden=joined(folds.hidden))
+    return _changed(current, folds=folds, held=current.state.pins)
 
 
 def _summary(current: View, event: Event) -> View:
     covered = msgspec.convert(event.data, Covered)
     covered = msgspec.structs.replace(covered, id=_number(covered.id), ranges=joined(covered.ranges))
-    then = _changed(current, summaries=(*current.state.summaries, covered)[-MAX_SUMMARIES:])
+    summaries = (*current.state.summaries, covered)[-MAX_SUMMARIES:]
+    then = _changed(current, summaries=summaries, held=current.state.pins)
     return msgspec.structs.replace(_undoable(current, event, then), rests=False)
 
 
@@ -238,17 +250,22 @@ def _restore(current: View, event: Event) -> View:
 
 def _undo(current: View, event: Event) -> View:
     number = _number(event.data["event"])
-    place = next((place for place, undo in enumerate(current.undos) if undo.event == number), None)
-    if place is None:
+    undo = next((undo for undo in current.undoable if undo.event == number), None)
+    if undo is None:
         return current
-    undo = current.undos[place]
+    now, then = current.state, undo.state
     # what was visible then up to that moment, and what is visible now after it
-    ranges = joined((*upto(undo.state.ranges, undo.after), *after(current.state.ranges, undo.after)))
+    ranges = joined((*upto(then.ranges, undo.after), *after(now.ranges, undo.after)))
+    state = msgspec.structs.replace(then, ranges=ranges, notes=now.notes)
+    if all(one.type in {"rewind", "summary"} for one in current.undos if one.event >= number):
+        # these leave the snapshot, the sticky files and the other pins alone, and so does taking them back
+        pins = {*now.pins, *(seq for seq in then.pins if not contains(now.ranges, seq))}
+        state = msgspec.structs.replace(state, snapshot=now.snapshot, sticky=now.sticky, pins=tuple(sorted(pins)))
     return msgspec.structs.replace(
         current,
-        state=msgspec.structs.replace(undo.state, ranges=ranges, notes=current.state.notes),
+        state=state,
         tangents=undo.tangents,
-        undos=current.undos[:place],
+        undos=tuple(one for one in current.undos if one.event < number),
         rests=current.rests or undo.type == "summary",
     )
 

@@ -22,6 +22,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.repair import Repairer
+from orihon.context.units import unit_at
 from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
@@ -115,13 +116,13 @@ class _Desk:
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         covered = view.state.summary.ranges if view.state.summary else ()
         self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
-        self.always = shelf.always or self._always()
+        self.always = shelf.always or self._always(view.state.held)
         if any(message.role == "user" for message in self.always.values()):  # before the first request it may change
             shelf.always = self.always
 
     # which messages
 
-    def _always(self) -> dict[int, Message]:
+    def _always(self, pins: Iterable[int]) -> dict[int, Message]:
         """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
         found: dict[int, Message] = {}
         for message in self.read(1, 1):
@@ -131,7 +132,7 @@ class _Desk:
         if request is not None:
             found[request.seq] = request
         beside = self.view.state.summary.kept if self.view.state.summary else ()
-        for seq in (*self.view.state.pins, *beside):
+        for seq in (*pins, *beside):
             found |= {message.seq: message for message in self._unit(seq)}
         return found
 
@@ -145,11 +146,8 @@ class _Desk:
 
     def _unit(self, seq: int) -> list[Message]:
         """A message with the results of its calls."""
-        around = [message for message in self.read(seq, min(self.last, seq + 64)) if message.seq <= self.last]
-        if not around or around[0].seq != seq:
-            return []
-        calls = {call.id for call in around[0].tool_calls}
-        return [around[0], *(message for message in around[1:] if message.tool_call_id in calls)]
+        unit = unit_at(self.read(seq, min(self.last, seq + PAGE)))
+        return unit if unit and unit[0].seq == seq else []
 
     def shown(self, hidden: Ranges) -> list[Message]:
         """What is visible and not left out, and what always is, in order."""
@@ -221,6 +219,7 @@ class _Desk:
     def chosen(self, policy: Policy) -> Composed:
         """The window of a policy that chooses whole messages, anew each time."""
         self.shelf = Shelf()
+        self.always = self._always(self.view.state.pins)
         considered, older = self._considered()
         free = [message for message in considered if message.seq not in self.always]
         stand_ins: dict[int, StandIn] = {}
@@ -242,6 +241,7 @@ class _Desk:
     def folded(self, before: int) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
+        self.always = self._always(self.view.state.pins)
         considered, older = self._considered()
         texts = (self.texts.sticky, self.texts.note, self.texts.summary, self.texts.snapshot)
         room = max(1, self.budget.limit - sum(self._count(_said(text)) for text in texts if text))

@@ -99,7 +99,7 @@ class Branches(Writer):
         with self.lock:
             self.check_running()
             self.settle()
-            possible = [undo.event for undo in self.history.view.undos]
+            possible = [undo.event for undo in self.history.view.undoable]
             number = event if event is not None else (possible[-1] if possible else 0)
             if number not in possible:
                 known = ", ".join(map(str, possible)) or "none"

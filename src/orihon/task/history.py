@@ -21,6 +21,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
 from orihon.context.snapshot import from_data, rendered
+from orihon.context.units import unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import Shelf, compose
 from orihon.errors import Corrupt, NotFound
@@ -33,6 +34,7 @@ from orihon.tokens import counter
 log = logging.getLogger("orihon")
 
 PAGE = 64  # messages that are read at once on the way back
+UNIT = 256  # messages among which the results of a call are looked for
 RECENT_BYTES = 1024 * 1024
 WHOLE_BYTES = 8 * 1024 * 1024  # a larger text is shown by its beginning
 OPENING = 16  # the first request is among so many messages
@@ -113,11 +115,14 @@ class History:
             return message
         raise NotFound(kind="message", id=f"m{seq}")
 
-    def unit(self, message: Message) -> list[Message]:
-        """A message with the results of its calls."""
-        calls = {call.id for call in message.tool_calls}
-        after = self.read(message.seq + 1, min(self.last, message.seq + PAGE)) if calls else ()
-        return [message, *(result for result in after if result.tool_call_id in calls)]
+    def unit(self, seq: int) -> list[Message]:
+        """The unit that a message belongs to: a call with its results, found from any of them."""
+        message = self.one(seq)
+        if message.role == "tool":
+            before = self.backwards(((max(1, seq - UNIT), seq - 1),))
+            calls = (one for one in before if message.tool_call_id in {call.id for call in one.tool_calls})
+            message = next(calls, message)
+        return unit_at(self.read(message.seq, min(self.last, message.seq + UNIT)))
 
     def hidden(self) -> Iterator[Message]:
         """What belongs to the conversation and the window does not show whole."""

@@ -103,8 +103,9 @@ class Task(Endings):
             if role == "tool" and not tool_call_id:
                 message = self._for_the_next_call(message)
             seq = self._say(message)
-            if pinned and seq not in self.history.view.state.pins:
-                self.event("pin", seq=seq)
+            first = self.history.unit(seq)[0].seq if pinned else 0
+            if pinned and first not in self.history.view.state.pins:
+                self.event("pin", seq=first)
             return seq
 
     def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
@@ -259,21 +260,25 @@ class Task(Endings):
         """Show a message, with its calls and results, in every window from the next fold on."""
         with self.lock:
             self.check_running()
-            if seq in self.history.view.state.pins:
+            unit = self.history.unit(seq)
+            if unit[0].seq in self.history.view.state.pins:
                 return
-            self._check_pins(sum(message.tokens for message in self.history.unit(self.history.one(seq))))
-            self.event("pin", seq=seq)
+            if not self.history.view.shows(seq):
+                raise UsageError(f"m{seq} is not part of the conversation any more.", hint="`undo` may bring it back.")
+            self._check_pins(sum(message.tokens for message in unit))
+            self.event("pin", seq=unit[0].seq)
 
     def unpin(self, seq: int) -> None:
         """No longer do that."""
         with self.lock:
             self.check_running()
-            if seq in self.history.view.state.pins:
-                self.event("unpin", seq=seq)
+            head = self.history.unit(seq)[0].seq
+            if head in self.history.view.state.pins:
+                self.event("unpin", seq=head)
 
     def _check_pins(self, more: int) -> None:
         pins = self.history.view.state.pins
-        pinned = sum(message.tokens for seq in pins for message in self.history.unit(self.history.one(seq)))
+        pinned = sum(message.tokens for seq in pins for message in self.history.unit(seq))
         most = int(PINNED_SHARE * self.history.limit)
         if pinned + more > most:
             raise UsageError(
