@@ -89,7 +89,7 @@ class Orihon:
         metadata = self._metadata(key, uuid, user, frozen)
         lease = self.store.lease(metadata.uuid, create=metadata)
         try:
-            task = Task(lease, thaw(metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff)
+            task = Task(lease, thaw(lease.metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff)
         except BaseException:
             lease.close()
             raise
@@ -237,7 +237,8 @@ class Orihon:
 
 
 def _check_names(others: dict[str, Any]) -> None:
-    wrong = sorted(others.keys() - set(Frozen.__struct_fields__))
+    names = [name for name in Frozen.__struct_fields__ if name != "inherited_from"]  # that is found, not given
+    wrong = sorted(others.keys() - set(names))
     if wrong:
-        known = ", ".join(Frozen.__struct_fields__)
+        known = ", ".join(names)
         raise UsageError(f"A task has no {wrong[0]!a} to set.", hint=f"There are {known}.")

@@ -138,6 +138,19 @@ def test_pause_and_resume_keep_everything(disk_url):
         third.complete()
 
 
+def test_tools_that_had_to_be_masked_are_the_same_after_a_resume(engine):
+    """What is kept is what is sent, from the first request on."""
+    token = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+    task = engine.start(KEY, user="\ud800", tools=[{"name": "mail", "description": f"Writes with {token}\0"}])
+    task.add("user", "Go.")
+    before = task.window()
+    assert token not in str(before.tools())
+    task.pause()
+    with engine.resume(task.uuid) as again:
+        after = again.window()
+        assert (after.tools(), after.report.limit) == (before.tools(), before.report.limit)
+
+
 def test_masked_arguments_never_run_again(disk_url):
     """After a pause nobody knows them any more."""
     token = "ghp_" + "a1B2c3D4" * 4 + "e5F6"

@@ -231,6 +231,13 @@ def test_a_task_that_cannot_be_is_not_begun(engine):
         {"summariser": "gpt-5"},
         {"mood": "good"},
         {"fold_at": 0.4},
+        {"fold_at": float("nan")},
+        {"max_memory_messages": -1},
+        {"reserved_output": -500},
+        {"compression_threshold": -1.0},
+        {"user": 5},
+        {"inherited_from": "another task"},
+        {"tools": [{"name": "x", "parameters": {1, 2}}]},
     ):
         with pytest.raises(UsageError):
             engine.start(KEY, **options)

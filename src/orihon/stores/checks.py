@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.codec import clean_text
+from orihon.codec import clean_text, cleaned
 from orihon.errors import UsageError
 from orihon.funnel import admit
 from orihon.records import Metadata, TaskRow
@@ -38,7 +38,11 @@ def checked_task(uuid: str, create: Metadata, known: KnownSecrets | None) -> Met
         sentence = f"The task is called {uuid}, but its metadata says {create.uuid!a}."
         raise UsageError(sentence, hint="Give both the same id.")
     counter(create.config.get("tokens", "estimate"))  # a name that means nothing is refused now, not at a message
-    return admit(create, known)
+    try:
+        return cleaned(admit(create, known))
+    except msgspec.ValidationError as error:
+        hint = "orihon.records.Metadata says what each field holds."
+        raise UsageError(f"A task cannot be made so: {error}.", hint=hint) from error
 
 
 def checked_changes(

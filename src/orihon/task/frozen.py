@@ -10,7 +10,7 @@ import msgspec
 from orihon.context.frame import Budget, Policy
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.errors import UsageError
-from orihon.settings import Settings
+from orihon.settings import Count, Settings, Share, Whole
 from orihon.tokens import Counter, counter
 
 EXTRACTIVE = "extractive"
@@ -25,23 +25,23 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
 
     llm_provider: str = ""
     model: str = ""
-    context_length: int = 128_000
-    compression_threshold: float = 0.7
-    max_memory_messages: int = 20
-    reserved_output: int = 4096
+    context_length: Count = 128_000
+    compression_threshold: Share = 0.7
+    max_memory_messages: Count = 20
+    reserved_output: Whole = 4096
     tokens: str = "estimate"
     window: Literal["fold", "importance", "plain"] = "fold"
-    fold_at: float = 0.97
-    fold_to: float = 0.52
-    min_messages_to_summarize: int = 10
-    keep_recent_messages: int = 5
+    fold_at: Share = 0.97
+    fold_to: Share = 0.52
+    min_messages_to_summarize: Count = 10
+    keep_recent_messages: Whole = 5
     summariser: str = EXTRACTIVE
     summary_prompt: str = ""
     snapshot: Literal["prefix", "tail"] = "prefix"
     language: Literal["auto", "ja", "en"] = "auto"
-    max_messages: int = 24
-    max_data_chars: int = 2000
-    max_actions: int = 8
+    max_messages: Count = 24
+    max_data_chars: Count = 2000
+    max_actions: Count = 8
     tools: list[Schema] | None = None
     inherited_from: str = ""
 
@@ -152,7 +152,10 @@ def _check(frozen: Frozen) -> None:
     if frozen.fold_to >= frozen.fold_at:
         sentence = f"fold_to ({frozen.fold_to}) must be less than fold_at ({frozen.fold_at})."
         raise UsageError(sentence, hint="The defaults are 0.52 and 0.97.")
-    schemas = schema_tokens(frozen, count)
+    try:
+        schemas = schema_tokens(frozen, count)
+    except TypeError as error:
+        raise UsageError(f"The tools cannot be sent: {error}.", hint="Describe them in values of JSON.") from error
     if frozen.context_length - frozen.reserved_output - schemas <= 0:
         raise UsageError(
             f"A window of {frozen.context_length:,} tokens has no room for messages: {frozen.reserved_output:,} are "
