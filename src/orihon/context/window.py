@@ -32,7 +32,7 @@ PAGE = 256  # messages that are read at a time
 FIRST_PAGE = 16  # until it is known how large they are
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
-SHOWN_BY = ("ranges", "folds", "summaries", "pins")  # of a view: what says which messages are shown, and how
+SHOWN_BY = ("ranges", "folds", "summaries", "held")  # of a view: what says which messages are shown, and how
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
