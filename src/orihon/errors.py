@@ -20,6 +20,7 @@
     ├─ RunError
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
     │  ├─ ModelError                  the provider failed                        retry, if it says so
+    │  │  └─ ContextOverflow          the request is longer than the model's window; task.tighten() folds harder
     │  └─ ToolError                   a tool raised; it is in the log already
     └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
 
@@ -192,6 +193,12 @@ class ModelError(RunError):
     """The model's provider failed."""
 
     default_hint = "Check the provider's status, the key and the address in the settings."
+
+
+class ContextOverflow(ModelError):
+    """The request is longer than the model's window."""
+
+    default_hint = "Fold harder with task.tighten(), and send the next window; or set the model's real context_length."
 
 
 class ToolError(RunError):

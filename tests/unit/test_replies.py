@@ -237,3 +237,12 @@ def test_an_unknown_api_is_refused():
     with pytest.raises(UsageError, match="cohere") as caught:
         reply_of(CHAT, "cohere")
     assert "responses" in caught.value.hint
+
+
+def test_a_call_of_anthropics_that_was_cut_keeps_its_text_and_not_its_payload():
+    """Half an input is no object: it stays as it was written, and is not sent back as if it were whole."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": '{"path": "a.py", "text": "imp'}
+    message = reply_of({"type": "message", "model": "claude", "content": [thought, call]})
+    assert message.tool_calls[0].arguments == '{"path": "a.py", "text": "imp'
+    assert message.native is None

@@ -4,7 +4,8 @@ Accepted are the replies of OpenAI chat completions (and what speaks like it), O
 Gemini and Ollama, as the objects of their SDKs or as dicts. Arguments that come as text are kept byte for byte; those
 that come as objects become compact JSON in the order of the model. Usage is normalised: input includes what came from
 the cache. The provider's own payload is kept only when it says more than text and calls do: reasoning, signatures,
-the provider's own tools.
+the provider's own tools. A call of Anthropic's whose `input` is a text was cut off: the text is kept as the arguments,
+which nobody can run, and the payload, which nobody would take back, is not.
 
 The message is unstamped: `seq=0`, no time, no tokens; a store gives it those.
 """
@@ -132,6 +133,7 @@ def _read_responses(value: dict[str, Any]) -> Message:
 def _read_anthropic(value: dict[str, Any]) -> Message:
     items, model = _without_nulls(value.get("content")), value.get("model") or ""
     plain = all(item.get("type") in {"text", "tool_use"} for item in items)
+    cut = any(item.get("type") == "tool_use" and isinstance(item.get("input"), str) for item in items)
     usage = value.get("usage") or {}
     read, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
     counted = Usage(
@@ -144,7 +146,7 @@ def _read_anthropic(value: dict[str, Any]) -> Message:
         _anthropic_said(items),
         model=model,
         usage=counted if usage else None,
-        native=None if plain else Native(api="anthropic", model=model, items=items),
+        native=None if plain or cut else Native(api="anthropic", model=model, items=items),
     )
 
 

@@ -226,7 +226,14 @@ class History:
     def window(self, composed: Composed) -> Window:
         """What the model gets."""
         frozen = self.frozen
-        return Window(composed.messages, composed.report, schemas=frozen.schemas, model=frozen.model, load=self.load)
+        return Window(
+            composed.messages,
+            composed.report,
+            schemas=frozen.schemas,
+            model=frozen.model,
+            load=self.load,
+            reserved_output=frozen.reserved_output,
+        )
 
     def _tail(self) -> Message | None:
         """The live snapshot at the end, for those who want it there."""

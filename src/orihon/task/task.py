@@ -19,17 +19,14 @@ from orihon.planning.schema import entry
 from orihon.records import Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
-from orihon.task import summaries
+from orihon.task import scale, summaries
 from orihon.task.branches import Keep, check_keep
 from orihon.task.endings import Endings
 from orihon.task.frozen import Frozen, Summariser, name_of
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
-from orihon.tokens import MIN_PAIRS, calibrate
 
 PINNED_SHARE = 0.25  # of the limit, for all pins together
-PAIRS = 16  # requests that the calibration looks at
-SCALE_STEP = 0.05  # smaller differences are not worth a change
 HANDOFF_KEY = "orihon:handoff"
 
 
@@ -65,7 +62,7 @@ class Task(Endings):
         self.summariser = summariser
         self.handoff = handoff
         self._names = {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
-        self._pairs: list[tuple[int, int]] = []  # what we counted of a request, and what the provider did
+        self._pairs: scale.Pairs = []
         self.began = any(message.role == "user" for message in self.history.read(1, 16))
 
     # saying things
@@ -157,12 +154,9 @@ class Task(Endings):
 
     def _calibrate(self, counted: int, reported: int) -> None:
         """Where the provider counts more than we do, the window is made for its numbers."""
-        self._pairs = [*self._pairs, (counted + self.history.schema_tokens, reported)][-PAIRS:]
-        if len(self._pairs) < MIN_PAIRS:
-            return  # what was found out before a resume holds until there is as much again
-        scale = max(1.0, calibrate(self._pairs))
-        if abs(scale - self.history.scale) > SCALE_STEP:
-            self.event("note", scale=round(scale, 3))
+        self._pairs = [*self._pairs, (counted + self.history.schema_tokens, reported)][-scale.PAIRS :]
+        if learned := scale.reported(self.history, self._pairs):
+            self.event("note", **learned)
 
     # what the model sees
 
@@ -187,6 +181,14 @@ class Task(Endings):
             self.lease.sync()
             hooking.call(self.hooks, "before_request", self, window)
             return window
+
+    def tighten(self) -> None:
+        """The provider finds the last window too long: fold the next one harder. BudgetTooSmall when it stays so."""
+        with self.lock:
+            self.check_running()
+            row = self.row
+            self.event("note", **scale.refused(self.history, sent=row.current_context_tokens, calls=row.llm_call_count))
+            self.log.warning("The last window was too long for the provider; the next one is folded harder")
 
     def _folded(self) -> Window:
         """A window; new folds are stored before it is made of them, so that a resume makes the same one."""

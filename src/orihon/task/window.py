@@ -21,9 +21,11 @@ class Window:
         schemas: list[dict[str, Any]],
         model: str,
         load: Callable[[Blob], bytes],
+        reserved_output: int = 0,
     ) -> None:
         self.messages = messages
         self.report = report
+        self.reserved_output = reserved_output  # tokens that were left free for the reply
         self._schemas, self._model, self._load = schemas, model, load
 
     def openai(self) -> list[dict[str, Any]]:
