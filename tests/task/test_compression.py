@@ -249,3 +249,55 @@ def test_japanese_is_summarised_in_japanese(engine):
         assert "要約" in model.prompts[0]
         assert "これまでの経過の要約" in str(task.window().openai())
         turn(task, saying("直しました。"))
+
+
+def test_notes_of_the_system_are_summarised_and_folded(engine):
+    """The system prompt, also in two messages, stays; what the system says later is a message like any other."""
+    model = Model()
+    with engine.start(KEY, inherit=False, summariser=model) as task:
+        task.add("system", SYSTEM)
+        task.add("system", "Be brief.")
+        task.add("user", REQUEST)
+        task.add("system", "The budget is 42.")
+        work(task, 0, 10)
+        task.compress()
+        assert "The budget is 42." in model.prompts[0]
+        assert SYSTEM not in model.prompts[0]
+        assert [message["content"] for message in task.window().openai()[:3]] == [SYSTEM, "Be brief.", REQUEST]
+    with begun(engine, context_length=3000) as task:
+        for number in range(80):
+            task.add("system", f"Note {number}. " * 10)
+            window = turn(task, saying(f"Step {number}. " * 20))
+            assert window.tokens <= window.report.limit
+
+
+def test_a_call_that_waits_is_not_summarised(engine):
+    """Its result finds it in place."""
+    with begun(engine, context_length=100_000, summariser=Model()) as task:
+        work(task, 0, 10)
+        task.add_reply(calling(("run_tests", {})))
+        assert task.compress(keep_recent=0) is not None
+        (call,) = task.pending_calls()
+        with task.tool(call) as run:
+            run.result = "2 passed"
+        newest = task.window().openai()[-2:]
+        assert [message["role"] for message in newest] == ["assistant", "tool"]
+        assert task.compress(keep_recent=0) is not None
+
+
+@pytest.mark.parametrize("tokens", ["bytes4", "chars4", "estimate"])
+@pytest.mark.parametrize("snapshot", ["prefix", "tail"])
+def test_a_window_of_500_tokens(engine, tokens, snapshot):
+    """A long snapshot takes no more than its share of a small window."""
+    with engine.start(
+        KEY, inherit=False, context_length=500, reserved_output=0, tokens=tokens, snapshot=snapshot
+    ) as task:
+        task.add("user", REQUEST)
+        for _ in range(40):
+            window = task.window()
+            assert window.tokens <= window.report.limit
+            task.add_reply(calling(("run_tests", {"path": "x" * 200})))
+            for call in task.pending_calls():
+                with task.tool(call):
+                    raise ValueError("a long error " * 30)
+        assert len(task.snapshot().key_observations) == 8

@@ -9,7 +9,7 @@ import msgspec
 from orihon.context.importance import importance
 from orihon.context.ranges import Ranges, joined, upto
 from orihon.context.summary import Limits, Outcome, Summariser, summarise
-from orihon.context.units import units_of
+from orihon.context.units import after_prompt, units_of
 from orihon.context.view import View
 from orihon.records import Message
 from orihon.tokens import Counter
@@ -30,11 +30,15 @@ def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Messa
 
     The cut falls between units, so one result more may stay, never one less; a call that waits for its result stays.
     """
-    units = units_of([message for message in messages if message.role != "system"])
-    kept = len(units.pop()) if units and len(units[-1]) <= len(units[-1][0].tool_calls) else 0
-    while units and kept < keep_recent:
+    units = units_of(after_prompt(messages))
+    kept = 0
+    while units and (kept < keep_recent or (not kept and _waits(units[-1]))):
         kept += len(units.pop())
     return sorted((message for unit in units for message in unit), key=lambda message: message.seq)
+
+
+def _waits(unit: Sequence[Message]) -> bool:
+    return len(unit) <= len(unit[0].tool_calls)
 
 
 def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:

@@ -24,7 +24,7 @@ from orihon.context.choose import Chooser
 from orihon.context.claims import Sheets, claims
 from orihon.context.fold import superseded, words
 from orihon.context.sheet import DEEP, SHORT, Page
-from orihon.context.units import units_of
+from orihon.context.units import after_prompt, units_of
 from orihon.records import Message
 
 FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
@@ -93,10 +93,11 @@ class Plan:
         self.tokens = sum(self.sizes)
         self.newest = len(units) - 1
         self.first = next((number for number, unit in enumerate(units) if unit[0].role == "user"), None)
+        prompt = len(units) - len(after_prompt([unit[0] for unit in units]))
         self.whole = {
             number
             for number, unit in enumerate(units)
-            if unit[0].role == "system"
+            if number < prompt
             or (number == self.first and self.sizes[number] <= FIRST_REQUEST * limit)
             or (pinned and any(message.seq in pinned for message in unit))
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from orihon.records import Message
 
@@ -18,6 +18,19 @@ def units_of(messages: Iterable[Message]) -> list[list[Message]]:
         units.append([message])
         owner |= {call.id: len(units) - 1 for call in message.tool_calls}
     return units
+
+
+def after_prompt(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages without the system prompt, which is what the log begins with; later ones of the system are notes."""
+    place = 0
+    while place < len(messages) and is_prompt(messages[place], place):
+        place += 1
+    return messages[place:]
+
+
+def is_prompt(message: Message, place: int) -> bool:
+    """Whether a message belongs to the system prompt, if all before this place do."""
+    return message.role == "system" and message.seq == place + 1
 
 
 def unit_at(messages: Iterable[Message]) -> list[Message]:

@@ -22,7 +22,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.repair import Repairer
-from orihon.context.units import unit_at
+from orihon.context.units import is_prompt, unit_at
 from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
@@ -30,6 +30,7 @@ from orihon.tokens import Counter
 
 PAGE = 256  # messages that are read at a time
 FIRST_PAGE = 16  # until it is known how large they are
+OPENING = 16  # messages among which the system prompt and the first request are looked for
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 SHOWN_BY = ("ranges", "folds", "summaries", "held")  # of a view: what says which messages are shown, and how
@@ -125,9 +126,10 @@ class _Desk:
     def _always(self, pins: Iterable[int]) -> dict[int, Message]:
         """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
         found: dict[int, Message] = {}
-        for message in self.read(1, 1):
-            if message.role == "system":
-                found[1] = message
+        for place, message in enumerate(self.read(1, OPENING)):
+            if not is_prompt(message, place):
+                break
+            found[message.seq] = message
         request = next(self._requests(), None)
         if request is not None:
             found[request.seq] = request
@@ -140,7 +142,7 @@ class _Desk:
         return (
             message
             for first, last in number_ranges.upto(self.view.state.ranges, self.last)[:4]
-            for message in self.read(first, min(last, first + 16))
+            for message in self.read(first, min(last, first + OPENING))
             if message.role == "user"
         )
 
@@ -165,7 +167,7 @@ class _Desk:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
         draft = _Draft(texts=self.texts, last=self.last)
         rest = self.shown(hidden)
-        if rest and rest[0].seq == 1 and rest[0].role == "system":
+        while rest and is_prompt(rest[0], draft.whole):
             self._put(draft, "system", rest.pop(0))
             draft.whole += 1
         self._say(draft, "sticky files", self.texts.sticky)

@@ -38,6 +38,7 @@ UNIT = 256  # messages among which the results of a call are looked for
 RECENT_BYTES = 1024 * 1024
 WHOLE_BYTES = 8 * 1024 * 1024  # a larger text is shown by its beginning
 OPENING = 16  # the first request is among so many messages
+SNAPSHOT_SHARE = 0.1  # of the limit
 
 _SUMMARY = {"en": "Summary of what came before{}:\n{}", "ja": "これまでの経過の要約{}:\n{}"}
 
@@ -199,8 +200,11 @@ class History:
 
     @property
     def snapshot_text(self) -> str:
-        """The snapshot as it is now."""
-        return rendered(from_data(self.view.state.snapshot), self.language)
+        """The snapshot as it is now, no longer than its share of the window."""
+        text = rendered(from_data(self.view.state.snapshot), self.language)
+        while self.counter.text(text) > SNAPSHOT_SHARE * self.limit:
+            text = f"{text[: len(text) * 3 // 4]}…"
+        return text
 
     def composed(self) -> Composed:
         """The window now, and the folds that it needs, which nobody has stored yet."""

@@ -12,6 +12,7 @@ from itertools import islice
 from orihon.context.compress import Compression, compress, should_compress
 from orihon.context.ranges import Ranges, contains, joined, last_of
 from orihon.context.summary import Limits, Outcome, summarise
+from orihon.context.units import after_prompt
 from orihon.records import Message, Summary, SummaryKind
 from orihon.task.frozen import Frozen, Summariser
 from orihon.task.writer import Writer
@@ -51,7 +52,7 @@ def kept_by(writer: Writer, hidden: Ranges) -> int | None:
 
     None when it leaves out too few to be worth a summary. What is folded says more than a summary would.
     """
-    messages = [message for message in writer.history.newest_uncovered() if message.role != "system"]
+    messages = after_prompt(writer.history.newest_uncovered())
     gone = oldest = 0
     for place, message in enumerate(messages, start=1):
         gone += contains(hidden, message.seq)
@@ -99,7 +100,7 @@ def final(writer: Writer, summariser: Summariser | None) -> str:
         return made.summary  # by somebody who died before it counted
     covered = history.view.state.summary
     previous = history.summary_text(covered.id) if covered else ""
-    messages = [message for message in history.newest_uncovered() if message.role != "system"]
+    messages = after_prompt(history.newest_uncovered())
     if not messages and not previous:
         return ""
     outcome = _told(writer, messages, summariser, previous)
