@@ -133,7 +133,8 @@ class Calls(Branches):
 
     def unfold(self, handle: str) -> str:
         """What a handle stands for, whole, as it is stored."""
-        message = self.history.one(lookup.seq_of(handle))
+        with self.lock:
+            message = self.history.one(lookup.seq_of(handle))
         text = self.history.load(message.blob).decode("utf-8", "replace") if message.blob else message.text
         return text or "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
 
@@ -145,7 +146,8 @@ class Calls(Branches):
             return consult(self.lease.store, self.frozen.inherited_from, query)
         if of != "task":
             raise UsageError(f"There is nothing to recall of {of!a}.", hint="Give `task` or `previous`.")
-        return lookup.said(lookup.recall(self.history.hidden(), query))
+        with self.lock:
+            return lookup.said(lookup.recall(self.history.hidden(), query))
 
     def interrupt(self, calls: Sequence[PendingCall]) -> None:
         """Say of calls that nobody will finish them."""

@@ -44,9 +44,11 @@ class Endings(Calls):
     def close(self) -> None:
         """Let go of the task; one that still runs is paused."""
         with self.lock:
-            if self.row.status == "running":
-                self.pause()
-            self.lease.close()
+            try:
+                if self.row.status == "running":
+                    self.pause()
+            finally:
+                self.lease.close()
 
     def _end(self, ending: Ending) -> None:
         with self.lock:

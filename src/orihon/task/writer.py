@@ -9,7 +9,7 @@ from typing import Any
 
 from orihon.context.frame import Batch
 from orihon.context.view import RECORD_EVERY, record
-from orihon.errors import Conflict, StoreError
+from orihon.errors import Conflict, OrihonError, StoreError
 from orihon.records import Event, Fold, Message, Record, TaskRow
 from orihon.stores.base import Lease
 from orihon.task.frozen import Frozen
@@ -50,7 +50,10 @@ class Writer:
         self.settle()
         number = self._event(type, data)
         if number % RECORD_EVERY == 0:
-            self._event("view", record(self.history.view))
+            try:
+                self._event("view", record(self.history.view))
+            except OrihonError as error:  # the event itself is there
+                self.log.warning("The view could not be recorded; reading it takes longer: %s", error)
         return number
 
     def _event(self, type: str, data: dict[str, Any]) -> int:
