@@ -301,3 +301,33 @@ def test_a_window_of_500_tokens(engine, tokens, snapshot):
                 with task.tool(call):
                     raise ValueError("a long error " * 30)
         assert len(task.snapshot().key_observations) == 8
+
+
+@pytest.mark.parametrize("window", ["fold", "plain", "importance"])
+def test_everything_fits_in_a_small_window(engine, window):
+    """The first request, a note of the system and a stray result as large as the window, and many small messages."""
+    large = "x" * 1800
+    with engine.start(
+        KEY, inherit=False, context_length=500, reserved_output=0, tokens="bytes4", window=window
+    ) as task:
+        task.add("user", large)
+        assert task.window().tokens <= 500
+        task.add("system", large)
+        assert task.window().tokens <= 500
+        task.add("tool", large, tool_call_id="nobody")
+        assert task.window().tokens <= 500
+        for number in range(30):
+            task.add("user", f"Remark {number}.")
+            task.add("assistant", f"Answer {number}.")
+            assert task.window().tokens <= 500
+        assert violations("openai", task.window().openai()) == []
+
+
+def test_a_summary_as_long_as_the_window_is_refused(engine):
+    """Shorter than what it replaces is not enough: it has to fit beside the messages."""
+    model = Model("All of it is worth telling. " * 120)
+    with begun(engine, context_length=1000, window="plain", summariser=model) as task:
+        work(task, 0, 30)
+        task.compress()
+        assert model.prompts
+        assert "worth telling" not in str(task.window().openai())

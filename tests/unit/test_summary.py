@@ -196,5 +196,5 @@ def test_units_are_calls_with_their_results():
 def test_objections_are_sentences():
     """What is wrong is said in words."""
     assert objection("", 10, COUNT, []) == "the summary is empty"
-    assert "not shorter" in objection("word " * 50, 10, COUNT, [])
+    assert "it may have 10" in objection("word " * 50, 10, COUNT, [])
     assert objection("m1 is fine", 100, COUNT, conversation(1)) == ""

@@ -1,9 +1,10 @@
 """Summaries that are checked before they count.
 
 A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says is taken
-only if it is not empty, shorter than what it replaces, and names nothing that is not there; what it forgot of the names
-that the covered part kept using is appended as a short ledger. After three tries the extractive summary stands in,
-which needs no model and never fails. Nothing here changes anything: the caller stores the result, or not.
+only if it is not empty, shorter than what it replaces and not much longer than it was asked to be, and names nothing
+that is not there; what it forgot of the names that the covered part kept using is appended as a short ledger. After
+three tries the extractive summary stands in, which needs no model and never fails. Nothing here changes anything: the
+caller stores the result, or not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from orihon.tokens import Counter
 Summariser = Callable[[str], str]
 
 TRIES = 3
+TOLERANCE = 2  # a model cannot count: twice the length that was asked for is still a summary
 LENGTH_SHARE = 0.4  # of the original, the seeds' 30-40 %
 WINDOW_SHARE = 0.05
 MIN_TOKENS = 64
@@ -140,7 +142,8 @@ def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
         try:
             used, text = _ask(job, summariser, TRIES - calls)
             calls += used
-            wrong = objection(text, max(job.original, job.least), job.counter, job.messages)
+            most = min(max(job.original, job.least) - 1, job.length * TOLERANCE)
+            wrong = objection(text, most, job.counter, job.messages)
         except Exception as error:  # noqa: BLE001 - whatever a summariser does, the task goes on
             calls += 1
             wrong = f"{type(error).__name__}: {error}"
@@ -176,12 +179,12 @@ def _shortened(job: Job) -> str:
 _FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目してください: "}
 
 
-def objection(text: str, original: int, counter: Counter, messages: Sequence[Message]) -> str:
+def objection(text: str, most: int, counter: Counter, messages: Sequence[Message]) -> str:
     """What is wrong with a summary; empty when nothing is."""
     if not isinstance(text, str) or not text.strip():
         return "the summary is empty"
-    if counter.text(text) >= original:
-        return "the summary is not shorter than what it replaces"
+    if (tokens := counter.text(text)) > most:
+        return f"the summary has {tokens:,} tokens; to be worth it, it may have {most:,}"
     there = {message.seq for message in messages}
     invented = [handle for handle in _HANDLE.findall(text) if int(handle) not in there]
     if there and invented:

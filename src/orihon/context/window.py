@@ -11,6 +11,7 @@ between two folds every window begins with the messages of the one before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -20,9 +21,9 @@ from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
-from orihon.context.ranges import Ranges, joined, without
+from orihon.context.ranges import Ranges, contains, joined, without
 from orihon.context.repair import Repairer
-from orihon.context.units import is_prompt, unit_at
+from orihon.context.units import is_prompt, unit_at, units_of
 from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
@@ -235,7 +236,7 @@ class _Desk:
             limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
             kept = newest_that_fit(free, max_tokens=limit - fixed)
         hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
-        draft = self._squeezed(stand_ins, hidden)
+        draft, _ = self._squeezed(stand_ins, hidden)
         return Composed(messages=draft.messages, report=self.report(draft, (f"chosen by the policy {policy.name}",)))
 
     # when it is too full
@@ -258,7 +259,7 @@ class _Desk:
         left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
         hidden = joined((*older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
-        draft = self._squeezed(stand_ins, hidden)
+        draft, hidden = self._squeezed(stand_ins, hidden)
         reason = f"it had {before:,} tokens, more than {self.budget.fold_at:.0%} of {self.budget.limit:,}"
         return Composed(
             messages=draft.messages,
@@ -284,27 +285,35 @@ class _Desk:
                 size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
         return [message for _, message in sorted((self.always | found).items())], ()
 
-    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges) -> _Draft:
-        """Fold whatever is left, the newest included, the largest first, until it fits."""
+    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges) -> tuple[_Draft, Ranges]:
+        """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits."""
         cap = int(STAND_IN_SHARE * self.budget.limit)
         whole = {message.seq: message for message in self.shown(hidden)}
         done: set[int] = set()  # what cannot be made smaller at this cap
         while (draft := self.draft(stand_ins, hidden, self.texts.snapshot)).tokens > self.budget.limit:
-            large = [message for message in draft.messages if message.tokens > cap and message.seq in whole]
-            free = [
-                message for message in large if message.seq > 1 and message.seq not in {*self.view.state.pins, *done}
-            ]
-            if free:
-                largest = max(free, key=lambda message: message.tokens).seq
+            size, largest = self._largest(draft, whole.keys() - {*self.view.state.pins, *done})
+            if size > cap:
                 stand_ins[largest] = self._stub(whole[largest], cap)
                 self.shelf.messages.pop(largest, None)
                 done.add(largest)
             elif cap > LEAST_TOKENS:
                 cap //= 2
                 done.clear()
+            elif oldest := self._oldest(message for seq, message in whole.items() if not contains(hidden, seq)):
+                hidden = joined((*hidden, *((message.seq, message.seq) for message in oldest)))
             else:
                 raise self._too_small(draft.tokens)
-        return draft
+        return draft, hidden
+
+    def _largest(self, draft: _Draft, among: AbstractSet[int]) -> tuple[int, int]:
+        """The tokens and the number of the largest message; what was rewritten to be valid is counted anew."""
+        free = (message for message in draft.messages if message.seq in among and message.role != "system")
+        return max(((message.tokens or self._count(message), message.seq) for message in free), default=(0, 0))
+
+    def _oldest(self, shown: Iterable[Message]) -> list[Message]:
+        """The oldest unit that may be left out: not the newest one, and none that is always shown."""
+        units = units_of(shown)[:-1]
+        return next((unit for unit in units if not any(message.seq in self.always for message in unit)), [])
 
     def _stub(self, message: Message, cap: int) -> StandIn:
         """A message in about `cap` tokens."""
