@@ -6,13 +6,13 @@ import logging
 import uuid as uuids
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import msgspec
 
 from orihon import codec
 from orihon.config import load
-from orihon.errors import Conflict, LeaseHeld, NotFound, UsageError
+from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.handoff import Handoff, prepare
 from orihon.keys import TaskKey
 from orihon.records import Metadata, Status, TaskRow
@@ -115,10 +115,16 @@ class Orihon:
     ) -> Iterator[TaskRow]:
         """The tasks of the store, the newest first."""
         statuses = (status,) if isinstance(status, str) else tuple(status)
+        wrong = [one for one in statuses if one not in get_args(Status)]
+        if wrong:
+            raise UsageError(f"There is no status {wrong[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
+        key = TaskKey.parse(key) if isinstance(key, str) else key
         return self.store.find(Query(status=statuses, user=user, key=str(key) if key is not None else None))
 
     def row(self, uuid: str) -> TaskRow:
         """The row of one task, by its id or by a beginning of it that fits no other."""
+        if not isinstance(uuid, str) or not uuid:
+            raise UsageError(f"A task id cannot be {uuid!a}.", hint="Give the id of a task, or its beginning.")
         found = list(self.store.find(Query(uuid=uuid, limit=2)))
         whole = [row for row in found if row.uuid == uuid]
         if not found:
@@ -195,14 +201,15 @@ class Orihon:
             if row.activity != "completing":
                 continue
             try:
-                lease = self.store.lease(row.uuid)
+                with self.store.lease(row.uuid) as lease:
+                    task = Task(lease, thaw(lease.metadata.config), hooks=self.hooks)
+                    ending = lifecycle.ending_of(task.history.view.state.notes)
+                    if ending is not None and task.row.status == "running":
+                        task.finish(ending)
             except (LeaseHeld, NotFound):
                 continue
-            with lease:
-                task = Task(lease, thaw(lease.metadata.config), hooks=self.hooks)
-                ending = lifecycle.ending_of(task.history.view.state.notes)
-                if ending is not None and task.row.status == "running":
-                    task.finish(ending)
+            except StoreError as error:
+                log.warning("[uuid:%s] Its end could not be finished: %s", row.uuid[:8], error)
 
     def _summariser(self, given: Summariser | str | None) -> tuple[Summariser | None, str | None]:
         """The callable, and the name that is kept of it."""

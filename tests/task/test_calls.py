@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.context.wire import violations
-from orihon.errors import OutcomeUnknown
+from orihon.errors import OutcomeUnknown, StoreError
 from orihon.settings import Settings
 from orihon.testing.faults import Fault, Faults
 from rounds import KEY, TOOLS, calling, saying
@@ -109,3 +109,14 @@ def test_a_write_of_unknown_outcome(tmp_path, key):
         assert stored == ([3] if key else [3, 4])
         assert engine.row(task.uuid).llm_call_count == 1
         assert task.window().openai() == engine.read(task.uuid).window().openai()
+
+
+def test_a_reply_whose_sums_could_not_be_written_is_counted_when_it_is_repeated(tmp_path):
+    """The key finds the message, and the sums are made up for."""
+    with orihon.open(tmp_path, settings=Settings()) as engine, begun(engine) as task:
+        task.add_reply(saying("Hm."))
+        with Faults(Fault(at=2, how="fail", errno=28, onwards=True)), pytest.raises(StoreError):
+            task.add_reply(saying("Well."), key="k")
+        for _ in range(2):
+            task.add_reply(saying("Well."), key="k")
+        assert engine.row(task.uuid).llm_call_count == 2

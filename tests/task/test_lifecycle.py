@@ -258,3 +258,16 @@ def _die(task):
     """Let go of everything as a killed process does."""
     task.lease.close()
     raise KeyboardInterrupt
+
+
+def test_an_end_that_cannot_be_finished_does_not_stop_the_next_start(tmp_path, caplog):
+    """It is said in the log, and the new task starts."""
+    with orihon.open(tmp_path, settings=Settings()) as engine:
+        task = begun(engine, inherit=False)
+        task.event("note", ending={"status": "completed"})
+        task.update(activity="completing")
+        task.lease.close()
+        (tmp_path / "running" / task.uuid / "metadata.json").write_text("{}", encoding="utf-8")
+        with engine.start(KEY) as new:
+            assert new.row.status == "running"
+    assert "could not be finished" in caplog.text

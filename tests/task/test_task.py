@@ -413,6 +413,9 @@ def test_hooks_hear_everything_and_a_failing_one_loses_nothing(url, caplog):
         def after_tool(self, *_):
             raise RuntimeError("broken hook")
 
+        def __getattr__(self, name):
+            raise KeyError(name) if name.startswith("on_") else AttributeError(name)
+
     with orihon.open(url, settings=Settings(), hooks=[Broken(), Ear()]) as engine:
         with begun(engine) as task:
             turn(task, calling(("read_file", {})))
@@ -499,6 +502,13 @@ def test_tasks_and_rows(engine):
     assert engine.row(one.uuid[:13]).uuid == one.uuid
     with pytest.raises(NotFound):
         engine.row("nothing")
+    for nonsense in ("", None, 5):
+        with pytest.raises(UsageError, match="task id"):
+            engine.resume(nonsense)
+    with pytest.raises(UsageError, match="no status 'done'"):
+        engine.tasks(status="done")
+    with pytest.raises(UsageError):
+        engine.tasks(key="nonsense")
     two.close()
     assert engine.row(two.uuid).status == "paused"
 

@@ -31,10 +31,9 @@ def checked(hooks: Sequence[Any]) -> tuple[Any, ...]:
 def call(hooks: Sequence[Any], name: str, task: Any, *about: Any) -> None:
     """Tell them all, in order."""
     for hook in hooks:
-        method = getattr(hook, name, None)
-        if method is None:
-            continue
         try:
-            method(task, *about)
+            method = getattr(hook, name, None)
+            if method is not None:
+                method(task, *about)
         except Exception:
             log.exception("[uuid:%s] The hook %s of %s failed.", task.uuid[:8], name, type(hook).__name__)

@@ -62,6 +62,7 @@ class Task(Endings):
         self.summariser = summariser
         self.handoff = handoff
         self._names = {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
+        self._uncounted = 0  # a reply that is stored, but not in the sums yet
         self._pairs: scale.Pairs = []
         self.began = any(message.role == "user" for message in self.history.read(1, 16))
 
@@ -114,12 +115,14 @@ class Task(Endings):
             self.check_running()
             before = self.history.last
             seq = self._say(msgspec.structs.replace(message, tool_calls=calls))
-            if seq <= before:
+            if seq <= before and seq != self._uncounted:
                 return seq  # it was said with this key already
+            self._uncounted = seq
             usage, context = message.usage, self.row.current_context_tokens
             stored = self.history.one(seq)
             used = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
             self.update(add={"llm_call_count": 1, "total_tokens": used}, last_activity="llm_reply")
+            self._uncounted = 0
             self.log.info("LLM call #%d: %d tokens", self.row.llm_call_count, used)
             if usage and usage.input_tokens and context:
                 self._calibrate(context, usage.input_tokens)
