@@ -7,6 +7,7 @@ import uuid as uuids
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, get_args
+from weakref import WeakSet
 
 import msgspec
 
@@ -48,6 +49,7 @@ class Orihon:
     def __init__(self, store: Store, settings: Settings, hooks: Sequence[Any] = ()) -> None:
         self.store, self.settings = store, settings
         self.hooks = hooking.checked(hooks)
+        self._open: WeakSet[Task] = WeakSet()
 
     def start(
         self,
@@ -93,6 +95,7 @@ class Orihon:
         except BaseException:
             lease.close()
             raise
+        self._open.add(task)
         task.log.info("Task started: %s", lifecycle.shown(task.row))
         hooking.call(self.hooks, "on_started", task)
         return task
@@ -106,6 +109,7 @@ class Orihon:
         except BaseException:
             lease.close()
             raise
+        self._open.add(task)
         task.log.info("Task resumed: %s", lifecycle.shown(task.row))
         hooking.call(self.hooks, "on_resumed", task)
         return task
@@ -155,7 +159,12 @@ class Orihon:
         )
 
     def close(self) -> None:
-        """Let go of the store; tasks that are still open are closed with it."""
+        """Let go of the store; tasks that still run are paused before."""
+        for task in list(self._open):
+            try:
+                task.close()
+            except StoreError as error:
+                log.warning("[uuid:%s] The task could not be paused: %s", task.uuid[:8], error)
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ import orihon
 from orihon.errors import LeaseLost
 from orihon.settings import Settings
 from orihon.testing.faults import Fault, Faults
-from rounds import KEY, TOOLS
+from rounds import KEY, TOOLS, calling
 
 
 def begun(engine, **options):
@@ -69,9 +69,22 @@ def test_a_store_that_was_closed(url):
     """Whoever still holds a task is told so, and closing it does no harm."""
     engine = orihon.open(url, settings=Settings())
     task = begun(engine)
-    engine.close()
+    engine.store.close()
     with pytest.raises(LeaseLost):
         task.add("user", "More.")
     with pytest.raises(LeaseLost):
         task.close()
-    task.lease.close()
+    engine.close()
+
+
+def test_an_engine_that_is_closed_pauses_its_tasks(disk_url):
+    """Nothing looks like a crash, and the calls that wait still wait."""
+    with orihon.open(disk_url, settings=Settings()) as engine:
+        task = begun(engine)
+        task.add_reply(calling(("read_file", {"path": "a.py"})))
+        with begun(engine) as done:
+            pass
+    with orihon.open(disk_url, settings=Settings()) as engine:
+        assert engine.row(done.uuid).status == "completed"
+        assert engine.row(task.uuid).status == "paused"
+        assert len(engine.resume(task.uuid).pending_calls()) == 1

@@ -207,6 +207,9 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.undo(), "nothing to undo"),
         (lambda task: task.compress(keep_recent=-1), "keep_recent"),
         (lambda task: task.snapshot(mood="good"), "snapshot cannot"),
+        (lambda task: task.snapshot(completed_actions="read it"), "lists of texts"),
+        (lambda task: task.add("user", "x", key=5), "key cannot be a int"),
+        (lambda task: task.link("nonsense"), "key"),
         (lambda task: task.end_tangent("all"), "cannot keep"),
     ],
 )

@@ -48,6 +48,8 @@ def merged(
     max_actions: int = MAX_ACTIONS,
 ) -> Snapshot:
     """A partial update; what is not given stays, and a list that is given replaces the list."""
+    if isinstance(completed_actions, str) or isinstance(key_observations, str):
+        raise TypeError("actions and observations are lists of texts")
     if completed_actions is not None:
         snapshot = msgspec.structs.replace(snapshot, completed_actions=(), earlier_actions=0)
     if key_observations is not None:

@@ -31,6 +31,9 @@ def message_of(
     """A message that a store has still to number, date and count."""
     if role not in ROLES:
         raise UsageError(f"A message cannot have the role {role!a}.", hint=f"Allowed are {', '.join(ROLES)}.")
+    for name, text in (("tool_call_id", tool_call_id), ("tool_name", tool_name), ("key", key)):
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"{name} cannot be a {type(text).__name__}.", hint="Give a text.")
     calls = [call_of(call) for call in tool_calls or ()]
     if calls and role != "assistant":
         raise UsageError(f"A message of the {role} cannot call tools.", hint="Calls belong to the assistant.")

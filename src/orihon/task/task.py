@@ -306,8 +306,9 @@ class Task(Endings):
             raise
         self.leave(opened, keep)
 
-    def link(self, key: TaskKey) -> None:
+    def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
+        key = TaskKey.parse(key) if isinstance(key, str) else key
         with self.lock:
             self.update(linked_key=str(key))
 
