@@ -110,6 +110,24 @@ def test_an_interrupt_inside_a_tool(engine):
         assert again.window().openai()[-1]["content"] == "2 passed"
 
 
+def test_an_interrupt_while_a_result_is_stored(engine):
+    """The tool has run, so it is not run again: nobody knows what came of it."""
+    with pytest.raises(KeyboardInterrupt), begun(engine) as task:
+        task.add_reply(calling(("read_file", {"path": "a.py"})))
+        with task.tool(task.pending_calls()[0]) as run:
+            run.result = "ok"
+            task.append = lambda _: _interrupted(task)
+    with engine.resume(task.uuid) as again:
+        assert again.pending_calls() == []
+        assert again.window().openai()[-1]["content"] == INTERRUPTED
+
+
+def _interrupted(task):
+    """Ctrl-C comes once, before the store has done anything."""
+    del task.append
+    raise KeyboardInterrupt
+
+
 def test_pause_and_resume_keep_everything(disk_url):
     """Phase, counters, pending calls and the window, in another process on another day."""
     with orihon.open(disk_url, settings=Settings()) as engine:

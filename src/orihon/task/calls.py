@@ -11,7 +11,7 @@ import msgspec
 from orihon.context import recall as lookup
 from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
-from orihon.errors import OrihonError, UsageError
+from orihon.errors import OrihonError, StoreError, UsageError
 from orihon.handoff import consult
 from orihon.records import Call, ToolCall
 from orihon.stores.base import Lease
@@ -96,18 +96,26 @@ class Calls(Branches):
             if run.call.id not in self._running:
                 self.log.warning("The result of %s came after the task was left, and is dropped.", run.call.name)
                 return
-            del self._running[run.call.id]
-            try:
-                seq = self.append(run.message())
-            except UsageError as error:  # a result that no line can hold
-                run.fail(f"The result cannot be kept: {error.message}")
-                seq = self.append(run.message())
+            seq = self._stored(run)
+            del self._running[run.call.id]  # only now: if Ctrl-C came meanwhile, a pause says so of it
             self.append(run.record(self.history.one(seq)))
             self._raw = {place: call for place, call in self._raw.items() if place[1] != run.call.id}
             if isinstance(self.lease.newest, ToolCall):
                 self.event("snapshot", **noticed(self.lease.newest), **self._cap())
             self.update(add={"tool_call_count": 1}, last_activity="tool_result")
             hooking.call(self.hooks, "after_tool", self, run)
+
+    def _stored(self, run: Run) -> int:
+        """Store the answer; where that fails the caller hears of it, and the call waits again."""
+        try:
+            try:
+                return self.append(run.message())
+            except UsageError as error:  # a result that no line can hold
+                run.fail(f"The result cannot be kept: {error.message}")
+                return self.append(run.message())
+        except StoreError:
+            del self._running[run.call.id]
+            raise
 
     def answer(self, call: PendingCall, content: str, *, is_error: bool) -> None:
         """A result that the engine gives itself; it is recorded like any other."""
