@@ -23,10 +23,12 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
+import orihon
 from orihon.context.names import TOKEN, index
-from orihon.context.pick import FOLD_AT, FOLD_TO, apply, pick
 from orihon.context.units import units_of
 from orihon.records import Call, Message
+from orihon.settings import Settings
+from orihon.tokens import counter
 
 TRANSCRIPTS, TURNS = 4, 150
 LIMITS = (16_000, 32_000)
@@ -36,16 +38,7 @@ VERBS = ["load", "parse", "merge", "split", "check", "render", "store", "fetch",
 NOUNS = ["header", "cursor", "ledger", "transcript", "invoice", "packet", "schema", "palette", "journal", "gateway"]
 
 
-class BytesCounter:
-    """Four bytes are a token, and a message takes four more."""
-
-    def message(self, message: Message, /) -> int:
-        size = len(message.text.encode())
-        size += sum(len(call.name) + len(call.arguments.encode()) for call in message.tool_calls)
-        return (size + 3) // 4 + 4
-
-
-COUNTER = BytesCounter()
+COUNTER = counter("bytes4")
 
 
 class Transcript:
@@ -120,19 +113,33 @@ Window = list[Message]
 Policy = Callable[[Sequence[Message], Window, int], Window]
 
 
-def fold(log: Sequence[Message], shown: Window, limit: int) -> Window:
-    """Orihon's: everything that was sent stays until the window is full; then lines are picked from the whole log."""
-    if sum(message.tokens for message in shown) <= FOLD_AT * limit:
-        return shown
-    stand_ins = pick(log, budget=int(FOLD_TO * limit), limit=limit, counter=COUNTER)
-    found = []
-    for message in log:
-        stand_in = stand_ins.get(message.seq)
-        if stand_in is None:
-            found.append(message)
-        elif stand_in.text is not None:
-            found.append(apply(message, stand_in))
-    return found
+class Fold:
+    """Orihon's, through a task: what was sent stays until the window is full; then lines are picked from the log."""
+
+    def __init__(self) -> None:
+        self.engine = orihon.open("memory:", settings=Settings())
+        self.task: orihon.Task | None = None
+
+    def __call__(self, log: Sequence[Message], shown: Window, limit: int) -> Window:
+        del shown
+        if self.task is None:
+            key = orihon.TaskKey.local("fidelity")
+            self.task = self.engine.start(key, context_length=limit, reserved_output=0, tokens=COUNTER.name)
+        for message in log[self.task.history.last :]:
+            self.task.add(
+                message.role,
+                message.content,
+                tool_calls=message.tool_calls,
+                tool_call_id=message.tool_call_id,
+                tool_name=message.tool_name,
+            )
+        return [self._of_the_log(message, log) for message in self.task.window().messages]
+
+    @staticmethod
+    def _of_the_log(message: Message, log: Sequence[Message]) -> Message:
+        """The very message of the log, if it is shown whole."""
+        whole = log[message.seq - 1] if message.seq else message
+        return whole if (whole.content, whole.tool_calls) == (message.content, message.tool_calls) else message
 
 
 def trim(log: Sequence[Message], shown: Window, limit: int) -> Window:
@@ -235,14 +242,14 @@ def main() -> None:
     print("| limit | policy | in context % | near whole % | prefix kept % | cost a call | slowest ms |")
     print("|---|---|---|---|---|---|---|")
     for limit in LIMITS:
-        for policy in (fold, halve, trim):
-            runs = [Replay(transcript, policy, limit).run() for transcript in transcripts]
+        for name, policy in (("fold", Fold), ("halve", lambda: halve), ("trim", lambda: trim)):
+            runs = [Replay(transcript, policy(), limit).run() for transcript in transcripts]
             far, near, kept, cost = (
                 _mean([_mean(getattr(run, what)) for run in runs]) for what in ("far", "near", "kept", "cost")
             )
             slowest = max(max(run.ms) for run in runs)
             print(
-                f"| {limit:,} | {policy.__name__} | {100 * far:.1f} | {100 * near:.1f} | {100 * kept:.1f} "
+                f"| {limit:,} | {name} | {100 * far:.1f} | {100 * near:.1f} | {100 * kept:.1f} "
                 f"| {cost:,.0f} | {slowest:.0f} |"
             )
 

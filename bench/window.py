@@ -9,18 +9,17 @@ from pathlib import Path
 
 import msgspec
 
+import orihon
 from bench.messages import text
-from orihon.context.frame import Budget, Composed, Texts
-from orihon.context.pick import StandIn
-from orihon.context.view import View, step
-from orihon.context.window import Shelf, compose
-from orihon.context.wire import openai
-from orihon.records import Event, Message
-from orihon.stores.base import Lease
+from orihon.context.frame import Budget, Texts
+from orihon.context.view import View
+from orihon.context.window import compose
+from orihon.records import Message
+from orihon.settings import Settings
 from orihon.tokens import counter
 
 COUNTER = counter("estimate")
-BUDGET = Budget(context_length=32_000)
+CONTEXT_LENGTH = 32_000
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         small = _window_ms(Path(folder) / "small", 1_000)
         large = _window_ms(Path(folder) / "large", 100_000)
-    print("| messages in the log | window p50 ms | the fold before it, ms |\n|---|---|---|")
+    print("| messages in the log | window p50 ms | the first one, with its fold, ms |\n|---|---|---|")
     for name, (window, fold) in (("1,000", small), ("100,000", large)):
         print(f"| {name} | {window:.2f} | {fold:.0f} |")
     print(f"\nRatio of the windows: {large[0] / small[0]:.2f}.")
@@ -36,45 +35,26 @@ def main() -> None:
 
 
 def _window_ms(place: Path, count: int) -> tuple[float, float]:
-    """The time of a window that needs no fold, read from the store, and of the fold before it."""
-    from bench.stores import _lease, _message  # noqa: PLC0415 - what the two benchmarks share
-
-    with _lease(str(place)) as lease:
+    """The time of `task.window()` when it needs no fold, and of the first one, with its fold."""
+    with (
+        orihon.open(place, settings=Settings()) as engine,
+        engine.start(orihon.TaskKey.local("window"), context_length=CONTEXT_LENGTH, reserved_output=0) as task,
+    ):
         for number in range(count):
-            lease.append(
-                _message("user" if number % 9 == 0 else "assistant", f"message {number} about part_{number % 50}.py")
-            )
-        view, stand_ins, fold = _folded(lease)
-        shelf = Shelf()
+            task.add("user" if number % 9 == 0 else "assistant", f"message {number} about part_{number % 50}.py")
+        first = _timed(task)
         times = []
         for number in range(40):
-            lease.append(_message("user", f"and now {number}"))
-            began = time.perf_counter()
-            composed = _compose(lease, view, stand_ins, shelf)
-            openai(composed.messages)
-            times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1000, fold
+            task.add("user", f"and now {number}")
+            times.append(_timed(task))
+        task.pause()  # its final summary is no part of this
+    return statistics.median(times), first
 
 
-def _folded(lease: Lease) -> tuple[View, dict[int, StandIn], float]:
+def _timed(task: orihon.Task) -> float:
     began = time.perf_counter()
-    batch = _compose(lease, View(), {}).batch
-    fold = (time.perf_counter() - began) * 1000
-    if batch is None:
-        return View(), {}, 0.0
-    event = Event(
-        id=1, after=lease.last(Message), type="folds", data=batch.event(1, len(batch.stand_ins)), timestamp="t"
-    )
-    return step(View(), event), {one.seq: one for one in batch.stand_ins}, fold
-
-
-def _compose(lease: Lease, view: View, stand_ins: dict[int, StandIn], shelf: Shelf | None = None) -> Composed:
-    def read(first: int, last: int) -> list[Message]:
-        return list(lease.store.read(lease.uuid, Message, first=first, last=last))
-
-    return compose(
-        view, read, lease.last(Message), budget=BUDGET, counter=COUNTER, texts=Texts(), stand_ins=stand_ins, shelf=shelf
-    )
+    task.window().openai()
+    return (time.perf_counter() - began) * 1000
 
 
 def _fold_ms(tokens: int) -> float:
@@ -91,7 +71,7 @@ def _fold_ms(tokens: int) -> float:
             View(),
             lambda first, last: log[first - 1 : last],
             len(log),
-            budget=Budget(context_length=32_000),
+            budget=Budget(context_length=CONTEXT_LENGTH),
             counter=COUNTER,
             texts=Texts(),
             stand_ins={},

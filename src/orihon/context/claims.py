@@ -93,7 +93,9 @@ def fade(age: int) -> float:
 
 def survey(pages: Sequence[Page], whole: Sequence[bool]) -> dict[str, Name]:
     """The names of the old pages that stand in no whole page."""
-    tokens = [set(TOKEN.findall(_ends(page.plain))) for page in pages]
+    once: dict[str, str] = {}  # a word that many pages use is kept once
+    tokens = [tuple({once.setdefault(word, word) for word in TOKEN.findall(_ends(page.plain))}) for page in pages]
+    del once
     mentioned = index(set().union(*tokens))
     mentioning = [{name for token in found if token in mentioned for name in mentioned[token]} for found in tokens]
     paid: set[str] = set().union(*(here for here, kept in zip(mentioning, whole, strict=True) if kept))

@@ -83,7 +83,7 @@ class Mark:
         return mark
 
 
-def join(text: str, starts: Sequence[int], joined: Sequence[bool], kept: Sequence[bool], mark: Mark) -> str:
+def join(text: str, starts: Sequence[int], joined: Sequence[int], kept: Sequence[int], mark: Mark) -> str:
     """The text with only the kept pieces; `starts` has one entry more than there are pieces, the end."""
     if all(kept):
         return text
@@ -94,7 +94,7 @@ def join(text: str, starts: Sequence[int], joined: Sequence[bool], kept: Sequenc
         while end < count and kept[end] == kept[first]:
             end += 1
         stretch = text[starts[first] - begun : starts[end] - begun]
-        inside = joined[first] or (end < count and joined[end])
+        inside = bool(joined[first] or (end < count and joined[end]))
         out.append(stretch if kept[first] else mark(stretch, inside=inside))
         first = end
     return "".join(out)

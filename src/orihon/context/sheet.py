@@ -7,6 +7,7 @@ frame, which stands as soon as anything of the unit does: a call with short argu
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -43,17 +44,17 @@ class Sheet:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.starts: list[int] = []
-        self.joined: list[bool] = []
-        self.kept: list[bool] = []
+        self.starts = array("q")  # arrays, because a fold lays out tens of thousands of pieces
+        self.joined = bytearray()
+        self.kept = bytearray()
         self.bounds = [0]  # the first piece of each field, and the end
         at = 0
         for number, field in enumerate(page.fields):
             starts, joined = lay(field, at)
-            self.starts += starts
-            self.joined += joined
+            self.starts.extend(starts)
+            self.joined.extend(joined)
             short = SHORT if number > 0 or page.message.role == "assistant" else SHORT_RESULT
-            self.kept += [len(field) <= short] * len(starts)
+            self.kept.extend([len(field) <= short] * len(starts))
             self.bounds.append(len(self.starts))
             at += len(field) + 1
         self.starts.append(at)
@@ -67,7 +68,7 @@ class Sheet:
         frame = sum(size_bytes(call.arguments) + len(call.name) for call in message.tool_calls)
         frame = max(0, frame - sum(sizes[self.bounds[1] :])) + 16
         rate = message.tokens / (sum(sizes) + frame)
-        self.costs = [size * rate for size in sizes]
+        self.costs = array("d", [size * rate for size in sizes])
         hidden = sum(cost for cost, kept in zip(self.costs, self.kept, strict=True) if not kept)
         self.opening = sum(self.costs) - hidden + frame * rate + min(5.0, hidden)  # the frame, and a mark
 
