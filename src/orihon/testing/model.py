@@ -6,6 +6,7 @@ refuse is refused here. A script is a list, or a JSON or YAML file with one. Eac
 
     "Done."                                             a text
     {"content": "…", "tool_calls": [{"name": "read_file", "arguments": {"path": "a.py"}}]}
+    {"say": "…", "call": [{"name": "read_file", "arguments": {"path": "a.py"}}]}      the same, shorter
     {"choices": […], "usage": {…}}                      a whole reply of OpenAI's, given as it is
     {"status": 429, "error": "Too many requests."}      a failure of the provider
     an exception, which is raised, or a function of the request that gives one of the others
@@ -62,7 +63,8 @@ class ScriptedModel:
 
     def __init__(self, replies: Iterable[Any] | str | Path, *, model: str = "scripted") -> None:
         is_file = isinstance(replies, str | Path)
-        self.replies: list[Any] = _read(Path(replies)) if is_file else list(replies)  # type: ignore[arg-type]
+        given: list[Any] = _read(Path(replies)) if is_file else list(replies)  # type: ignore[arg-type]
+        self.replies = [_unabridged(reply) for reply in given]
         self.model = model
         self.requests: list[Request] = []
         self.used = 0
@@ -87,7 +89,7 @@ class ScriptedModel:
             check_request(request)
             place, reply = self._next()
         if callable(reply) and not isinstance(reply, type):
-            reply = reply(request)
+            reply = _unabridged(reply(request))
             _check_reply(reply, place)
         if isinstance(reply, BaseException):
             raise reply
@@ -167,6 +169,17 @@ def _call(call: dict[str, Any], id: str) -> dict[str, Any]:
         "type": "function",
         "function": {"name": function["name"], "arguments": text},
     }
+
+
+def _unabridged(reply: Any) -> Any:
+    """`say` and `call` under the names of the API."""
+    if not isinstance(reply, dict) or reply.keys().isdisjoint({"say", "call"}):
+        return reply
+    names = {"say": "content", "call": "tool_calls"}
+    full = {names.get(name, name): value for name, value in reply.items()}
+    if isinstance(full.get("tool_calls"), dict):  # a single one
+        full["tool_calls"] = [full["tool_calls"]]
+    return full
 
 
 def _check_reply(reply: Any, place: int) -> None:
