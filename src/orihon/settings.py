@@ -85,6 +85,9 @@ class Llm(Section, frozen=True, kw_only=True):
         Literal["openai", "ollama", "lmstudio", "anthropic"], says("Which of the sections below is used.")
     ] = "openai"
     function_calling: Annotated[bool, says("Offer tools in the provider's own way.")] = True
+    tries: Annotated[Count, says("Times that a request is sent when the provider fails.")] = 6
+    stall_seconds: Annotated[Positive, says("Silence after which a request counts as failed.")] = 300.0
+    total_seconds: Annotated[Positive, says("All tries of one request together take no longer.")] = 1800.0
     openai: Provider = Provider(model="gpt-4o")
     ollama: Provider = Provider(model="qwen3-30b", context_length=32_768, base_url="http://localhost:11434/v1")
     lmstudio: Provider = Provider(model="qwen3-30b", context_length=32_768, base_url="http://localhost:1234/v1")

@@ -44,7 +44,8 @@ def test_import_stays_under_15_mb():
     assert grown < 15
 
 
-def test_import_loads_nothing_heavy():
+@pytest.mark.parametrize("statement", [EVERYTHING, "import orihon.agent.models"])
+def test_import_loads_nothing_heavy(statement):
     """Libraries are imported when they are first needed, not before."""
-    loaded = run(f"import sys, json\n{EVERYTHING}\nprint(json.dumps(sorted(sys.modules)))")
+    loaded = run(f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))")
     assert not set(HEAVY) & {name.partition(".")[0] for name in loaded}

@@ -1,0 +1,1 @@
+"""The agent: the loop that runs a task with a model and tools, and what it needs around it."""
