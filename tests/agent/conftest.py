@@ -1,5 +1,6 @@
 """Models of both dialects against a server that follows a script of acts, without real waits."""
 
+import ssl
 import threading
 
 import pytest
@@ -18,6 +19,15 @@ def bare_environment(monkeypatch):
     for name in ("OPENAI", "ANTHROPIC"):
         for what in ("API_KEY", "BASE_URL", "AUTH_TOKEN", "ADMIN_KEY", "PROFILE", "ORG_ID"):
             monkeypatch.delenv(f"{name}_{what}", raising=False)
+
+
+CERTIFICATES = ssl.create_default_context()
+
+
+@pytest.fixture(autouse=True)
+def read_certificates_once(monkeypatch):
+    """Every client would read them anew, which takes longer than most of these tests; none of them needs any."""
+    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: CERTIFICATES)
 
 
 @pytest.fixture(autouse=True)

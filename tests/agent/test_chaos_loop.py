@@ -67,7 +67,7 @@ def test_a_task_through_the_storm(bench, url):
     ]  # fmt: skip
     with orihon.open(url, settings=Settings()) as engine:
         with begun(engine) as task:
-            work(task, bench.model(stall_seconds=0.3))
+            work(task, bench.model(stall_seconds=1.0))
         row = engine.row(task.uuid)
         assert (row.status, row.llm_call_count, row.tool_call_count) == ("completed", 7, 6)
         assert steps_of(engine, task.uuid) == [*(f"Step {number}." for number in range(1, 7)), "Done."]

@@ -162,6 +162,15 @@ TRANSIENT = {
     "empty JSON body": raw(b"", "application/json"),
     "invalid JSON": raw(b'{"id": "x", "choices": [{"mess', "application/json"),
     "invalid JSON in the stream": raw(b'event: message_start\ndata: {"type": "mess\n\n'),
+    "an end without a beginning": raw(b'event: message_stop\ndata: {"type": "message_stop"}\n\n'),
+    "events that are none": raw(b'event: message_start\ndata: "hello"\n\ndata: 7\n\n'),
+    "calls that are none": answers_json(
+        {
+            "type": "message",
+            "content": [{"type": "tool_use"}],
+            "choices": [{"message": {"tool_calls": [{"function": {}}]}, "finish_reason": "stop"}],
+        }
+    ),
     "wrong content type": raw(b"<html>Please log in.</html>", "text/html"),
     "JSON of something else": answers_json({"hello": "world"}),
     "failure in the stream": fails_midway({"type": "overloaded_error", "message": "Overloaded"}),
@@ -196,7 +205,7 @@ def test_what_does_not_pass_is_one_error(bench, task, failure):
 def test_silence_is_a_failure(bench, task, caplog):
     """Before the first byte and in the middle of a reply."""
     bench.server.acts = [stalls(), stalls(3), says("Done.")]
-    reply = bench.model(stall_seconds=0.2).reply(task.window())
+    reply = bench.model(stall_seconds=1.0).reply(task.window())
     assert reply_of(reply).text == "Done."
     assert len(bench.server.bodies) == 3
     assert caplog.text.count("did not answer in time") == 2

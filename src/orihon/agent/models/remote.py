@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 import httpx2
@@ -116,13 +116,14 @@ class RemoteModel:
         with closing(self._events(request, until)) as events:
             for event in events:
                 began = True
-                try:
+                with _reading(account):
                     text = gathering.take(event)
-                except (Told, *UNREADABLE) as error:
-                    raise failure_of(error, account) from None
                 if text:
                     tell(text)
-        reply = gathering.whole()
+        with _reading(account):
+            reply = gathering.whole()
+            if reply is not None:
+                reply_of(reply)  # what a task cannot take is no reply
         if reply is None:
             raise unreadable(account, "broke off before its end" if began else "holds no reply")
         return reply
@@ -162,6 +163,15 @@ class RemoteModel:
 
 
 _MORE_ROOM = "Raise `window.reserved_output`, which is what a reply may take."
+
+
+@contextmanager
+def _reading(account: Account) -> Iterator[None]:
+    """What cannot be read of an answer is the provider's failure."""
+    try:
+        yield
+    except (Told, *UNREADABLE) as error:
+        raise failure_of(error, account) from None
 
 
 class _Attempts:
