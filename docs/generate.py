@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.config import ENVIRONMENT, Settings
-from orihon.section import Section, each
+from orihon.section import Section, Setting, each, each_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,12 +46,20 @@ def _sections(section: Section, path: str) -> Iterator[str]:
     if own:
         yield f"\n## `{path}`\n\n{section.__doc__}\n" if path else "\n## Outside of any section\n"
         yield "| setting | allowed | default | meaning |\n|---|---|---|---|"
+    yield from map(_row, own)
     for setting in own:
-        yield f"| `{setting.path}` | {setting.allowed} | {_default(setting.value)} | {setting.meaning} |"
+        if setting.item is not None:
+            yield f"\n## Each of `{setting.path}`\n\n{setting.item.__doc__}\n"
+            yield "| setting | allowed | default | meaning |\n|---|---|---|---|"
+            yield from map(_row, each_of(setting.item))
     for name in section.__struct_fields__:
         inner = getattr(section, name)
         if isinstance(inner, Section):
             yield from _sections(inner, f"{path}.{name}".lstrip("."))
+
+
+def _row(setting: Setting) -> str:
+    return f"| `{setting.path}` | {setting.allowed} | {_default(setting.value)} | {setting.meaning} |"
 
 
 def _default(value: object) -> str:
@@ -61,7 +69,7 @@ def _default(value: object) -> str:
         return f"`{value}`".lower()
     if isinstance(value, float):
         return f"`{value:g}`"
-    return f"`{value}`" if value != "" else "empty"
+    return f"`{value}`" if value not in ("", (), {}) else "empty"
 
 
 if __name__ == "__main__":

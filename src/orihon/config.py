@@ -12,12 +12,12 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_origin
 
 import msgspec
 
 from orihon.errors import SettingsError
-from orihon.section import HIDDEN, Secret, Section, Setting, changed, dec_hook, each, enc_hook, shown
+from orihon.section import HIDDEN, Secret, Section, Setting, changed, dec_hook, each, each_of, enc_hook, shown
 from orihon.settings import History, Settings
 
 if TYPE_CHECKING:
@@ -163,19 +163,65 @@ class _Reading:
             elif name not in section.__struct_fields__:
                 self._wrong(path, f"{place}: {self._unknown(section, name, path)}")
             elif not isinstance(inner, Section):
-                self._setting(self.known[path], value, place)
+                read = self._list if self.known[path].item is not None else self._setting
+                read(self.known[path], value, place)
             elif isinstance(value, tuple):
                 self._section(inner, value, f"{path}.")
             elif value is not None:  # a section whose lines are all commented out is empty, not wrong
                 self._wrong(path, f"{place}: `{path}` is {_kind(value)}; allowed is {_allowed(inner)}.")
             lines.setdefault(name, line)
 
+    def _list(self, setting: Setting, raw: object, place: str) -> None:
+        """A list of sections, such as the MCP servers."""
+        if not isinstance(raw, list | None):
+            self._wrong(setting.path, f"{place}: `{setting.path}` is {_kind(raw)}; allowed is {setting.allowed}.")
+            return
+        before = len(self.problems)
+        items = [self._item(setting, number, item, place) for number, item in enumerate(raw or ())]
+        if len(self.problems) == before:
+            self.values[setting.path] = tuple(items)
+            self.origins[setting.path] = self.where
+
+    def _item(self, setting: Setting, number: int, raw: object, place: str) -> Section | None:
+        """One section of a list; None when something is wrong with it."""
+        path = f"{setting.path}[{number}]"
+        if setting.item is None or not isinstance(raw, tuple):
+            allowed = setting.allowed.replace("a list of sections", "a section")
+            self._wrong(path, f"{place}: `{path}` is {_kind(raw)}; allowed is {allowed}.")
+            return None
+        before = len(self.problems)
+        fields = {field.path: field for field in each_of(setting.item)}
+        lines: dict[str, int] = {}
+        for key, line, value in raw:
+            here = f"{self.where}, line {line}"
+            if key in lines:
+                both = f"lines {lines[key]} and {line}"
+                self._wrong(path, f"{here}: `{path}.{_short(key)}` stands twice, on {both}; allowed is once.")
+            elif key not in fields:
+                names = ", ".join(fields)
+                self._wrong(path, f"{here}: `{path}.{_short(key)}` is not a setting; allowed here are {names}.")
+            else:
+                self._setting(fields[key]._replace(path=f"{path}.{key}"), value, here)
+            lines.setdefault(key, line)
+        values = {name: self.values.pop(f"{path}.{name}", None) for name in lines}
+        for name in lines:
+            self.origins.pop(f"{path}.{name}", None)
+        place = f"{self.where}, line {min(lines.values())}" if lines else place
+        missing = [name for name, field in fields.items() if field.value is None and name not in lines]
+        if missing:
+            self._wrong(path, f"{place}: `{path}` has no {missing[0]}.")
+        if len(self.problems) > before:
+            return None
+        try:
+            item: Section = setting.item(**values)
+        except ValueError as error:
+            self._wrong(path, f"{place}: `{path}` {error}.")
+            return None
+        return item
+
     def _setting(self, setting: Setting, raw: object, place: str) -> None:
         try:
-            value = raw
-            if isinstance(raw, str) and "${" in raw:
-                value = _parsed(setting, _expanded(raw, self.environ))
-            self.values[setting.path] = _converted(setting, value)
+            self.values[setting.path] = _converted(setting, _filled(setting, raw, self.environ))
             self.origins[setting.path] = self.where
         except _NotSet as error:
             # Somebody without this provider should not be stopped by its key.
@@ -184,7 +230,8 @@ class _Reading:
                     setting.path, f"{place}: `{setting.path}` needs {error}, which the environment does not set."
                 )
         except (ValueError, msgspec.ValidationError):
-            found = HIDDEN if setting.is_secret else _found(raw)
+            many = get_origin(setting.plain_type) is dict  # whose texts are secrets
+            found = HIDDEN if setting.is_secret else _kind(raw) if many else _found(raw)
             self._wrong(setting.path, f"{place}: `{setting.path}` is {found}; allowed is {setting.allowed}.")
 
     def _unknown(self, section: Section, name: str, path: str) -> str:
@@ -215,6 +262,10 @@ class _Reading:
                 where = next((self.origins[p] for p in (small, large) if self.origins[p] != "default"), self.where)
                 allowed = f"less than `{large}`, which is {now[large]}"
                 yield _Problem(where, small, f"{where}: `{small}` is {now[small]}; allowed is {allowed}.")
+        names = [server.mcp_server_name for server in settings.mcp_servers]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            sentence = f"`mcp_servers` has {names.count(name)} servers called {_found(name)}; allowed is one."
+            yield _Problem(self.where, "mcp_servers", f"{self.where}: {sentence}")
         if not settings.llm.chosen.model:
             sentence = f"`{window}.model` is empty; allowed is the name of a model, because `llm.provider` chooses it."
             yield _Problem(self.where, f"{window}.model", f"{self.where}: {sentence}")
@@ -242,15 +293,44 @@ def _parsed(setting: Setting, text: str) -> object:
     return text
 
 
+def _filled(setting: Setting, raw: object, environ: Mapping[str, str]) -> object:
+    """What the file says, with the variables of the environment in their places."""
+    kind = get_origin(setting.plain_type)
+    if kind is tuple and isinstance(raw, list):
+        return [_variables(item, environ) for item in raw]
+    if kind is dict and isinstance(raw, tuple):
+        if len({entry.key for entry in raw}) < len(raw):
+            raise ValueError("a key stands twice")
+        return {entry.key: _variables(entry.value, environ) for entry in raw}
+    if kind is dict and raw is None:
+        return {}
+    return _parsed(setting, _expanded(raw, environ)) if isinstance(raw, str) and "${" in raw else raw
+
+
+def _variables(item: object, environ: Mapping[str, str]) -> object:
+    if isinstance(item, int) and not isinstance(item, bool):
+        return str(item)  # a port, where only texts are
+    return _expanded(item, environ) if isinstance(item, str) else item
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from (item for item in value if isinstance(item, str))
+    elif isinstance(value, dict):
+        yield from (text for pair in value.items() for text in pair if isinstance(text, str))
+
+
 def _converted(setting: Setting, value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("not a finite number")
-    if isinstance(value, str):
-        value.encode()  # a lone surrogate could neither be stored nor printed
-        if "\0" in value:
+    for text in _texts(value):
+        text.encode()  # a lone surrogate could neither be stored nor printed
+        if "\0" in text:
             raise ValueError("no path and no key holds NUL")
-        if setting.is_secret and not value.strip():
-            return None
+    if isinstance(value, str) and setting.is_secret and not value.strip():
+        return None
     return msgspec.convert(value, setting.type, dec_hook=dec_hook)
 
 

@@ -85,6 +85,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
+_MANY = {tuple: "a list of texts", dict: "a section of texts, kept hidden"}
+
+
 class Setting(NamedTuple):
     """One setting as it stands in some section."""
 
@@ -99,12 +102,22 @@ class Setting(NamedTuple):
 
     @property
     def is_secret(self) -> bool:
-        return Secret in get_args(self.plain_type)
+        return get_origin(self.plain_type) is not dict and Secret in get_args(self.plain_type)
+
+    @property
+    def item(self) -> type[Section] | None:
+        """What a list of sections is a list of; None for everything else."""
+        first = next(iter(get_args(self.plain_type)), None)
+        return first if isinstance(first, type) and issubclass(first, Section) else None
 
     @property
     def allowed(self) -> str:
         """What may stand here, in words."""
         plain = self.plain_type
+        if self.item is not None:
+            return f"a list of sections of {', '.join(self.item.__struct_fields__)}"
+        if get_origin(plain) in _MANY:
+            return _MANY[get_origin(plain)]
         if get_origin(plain) is Literal:
             *most, last = (f"`{word}`" for word in get_args(plain))
             return f"{', '.join(most)} or {last}"
@@ -141,6 +154,30 @@ def each(section: Section, prefix: str = "") -> Iterator[Setting]:
         else:
             meaning = next(meta.description for meta in get_args(field.type)[1:] if meta.description)
             yield Setting(path, field.type, value, meaning)
+
+
+def each_of(kind: type[Section], prefix: str = "") -> Iterator[Setting]:
+    """Every setting of a section that stands in a list; one that must be given has no value."""
+    for field in _fields(kind):
+        value = None if field.required else _default(field)
+        meaning = next(meta.description for meta in get_args(field.type)[1:] if meta.description)
+        yield Setting(prefix + field.name, field.type, value, meaning)
+
+
+def _default(field: structs.FieldInfo) -> object:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def secrets_in(value: object) -> Iterator[str]:
+    """Every secret in a section, wherever it stands, in clear."""
+    if isinstance(value, Secret):
+        yield value.reveal()
+    elif isinstance(value, Section):
+        for name in value.__struct_fields__:
+            yield from secrets_in(getattr(value, name))
+    elif isinstance(value, dict | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from secrets_in(item)
 
 
 S = TypeVar("S", bound=Section)

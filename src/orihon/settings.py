@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from orihon.section import Secret, Section
@@ -195,6 +196,25 @@ class UserConfigApi(Section, frozen=True, kw_only=True):
     timeout_seconds: Annotated[Positive, says("How long an answer may take.")] = 5.0
 
 
+class McpServer(Section, frozen=True, kw_only=True):
+    """One MCP server: a command that is started, or a URL that is called."""
+
+    mcp_server_name: Annotated[Word, says("Its tools are called `{name}_{tool}`.")]
+    command: Annotated[tuple[str, ...], says("Program and arguments of a server that is started.")] = ()
+    env: Annotated[dict[str, Secret], says("All variables that it gets, beside `PATH`, `HOME` and the like.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    url: Annotated[str, says("Address of a server that runs already (streamable HTTP).")] = ""
+    headers: Annotated[dict[str, Secret], says("Headers that it is sent, such as `Authorization`.")] = msgspec.field(
+        default_factory=dict
+    )
+    timeout_seconds: Annotated[Positive, says("How long its start, or an answer, may take.")] = 60.0
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("needs either a command or a url")
+
+
 class History(Section, frozen=True, kw_only=True):
     """How much is kept of messages and of user interfaces; `MAX_MESSAGES` and the like are read as well."""
 
@@ -272,6 +292,7 @@ class Settings(Section, frozen=True, kw_only=True):
     github: Forge = Forge()
     gitlab: Forge = Forge()
     user_config_api: UserConfigApi = UserConfigApi()
+    mcp_servers: Annotated[tuple[McpServer, ...], says("MCP servers whose tools the model may use.")] = ()
 
     @property
     def store_url(self) -> str:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from orihon.config import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
 from orihon.errors import SettingsError
+from orihon.secrets import mask
+from orihon.stores import options_of
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-live-0123456789abcdef"
@@ -359,6 +361,113 @@ class TestSecrets:
     def test_an_error_never_shows_a_secret(self, refusal, content):
         """A wrong line with a secret in it is reported without the secret, in the traceback too."""
         assert KEY not in "".join(traceback.format_exception(refusal(content, KEY=KEY)))
+
+
+SERVERS = """\
+mcp_servers:
+  - mcp_server_name: git
+    command: [uvx, "mcp-server-${KIND}"]
+    env: {TOKEN: "${KEY}", PORT: 8080}
+  - mcp_server_name: web
+    url: https://example.com/mcp
+    headers:
+      Authorization: Bearer ${KEY}
+    timeout_seconds: 5
+"""
+ITEM = "mcp_server_name, command, env, url, headers, timeout_seconds"
+
+
+class TestLists:
+    def test_servers_are_read(self, write):
+        """With the variables of the environment in their places, and nothing of them shown."""
+        write(SERVERS)
+        settings, origins = load_with_origins(environ={"KIND": "git", "KEY": KEY})
+        git, web = settings.mcp_servers
+        assert git.command == ("uvx", "mcp-server-git")
+        assert {name: value.reveal() for name, value in git.env.items()} == {"TOKEN": KEY, "PORT": "8080"}
+        assert (web.url, web.timeout_seconds) == ("https://example.com/mcp", 5)
+        assert web.headers == {"Authorization": Secret(f"Bearer {KEY}")}
+        assert origins["mcp_servers"] == "config.yaml"
+        assert list(origins) == [setting.path for setting in each(settings)]
+        for text in (repr(settings), msgspec.json.encode(settings, enc_hook=enc_hook).decode()):
+            assert KEY not in text
+
+    def test_their_secrets_are_known_to_the_store(self, write):
+        """So that a server that says its token does not say it into the log."""
+        write(SERVERS)
+        known = options_of(load(environ={"KIND": "git", "KEY": KEY}), {}).known
+        assert "0123456789abcdef" not in mask(f"it is {KEY} indeed", known=known)
+
+    @pytest.mark.parametrize("content", ["mcp_servers:\n", "mcp_servers: []\n"])
+    def test_none_is_allowed(self, write, content):
+        """An empty list, or one whose lines are all commented out."""
+        write(content)
+        assert load(environ={}).mcp_servers == ()
+
+    @pytest.mark.parametrize(
+        ("content", "line", "path", "rest"),
+        [
+            ("mcp_servers: 3", 1, "mcp_servers", f"is a number; allowed is a list of sections of {ITEM}."),
+            ("mcp_servers: {a: 1}", 1, "mcp_servers", f"is a section; allowed is a list of sections of {ITEM}."),
+            ("mcp_servers: [git]", 1, "mcp_servers[0]", f"is a text; allowed is a section of {ITEM}."),
+            ("mcp_servers:\n- command: [x]", 2, "mcp_servers[0]", "has no mcp_server_name."),
+            ("mcp_servers:\n- mcp_server_name: x", 2, "mcp_servers[0]", "needs either a command or a url."),
+            (
+                "mcp_servers:\n- mcp_server_name: x\n  command: [x]\n  url: y",
+                2,
+                "mcp_servers[0]",
+                "needs either a command or a url.",
+            ),
+            (
+                "mcp_servers:\n- mcp_server_name: x\n  command: x y",
+                3,
+                "mcp_servers[0].command",
+                "is 'x y'; allowed is a list of texts.",
+            ),
+            (
+                "mcp_servers:\n- mcp_server_name: x\n  command: [x]\n  env: {A: [1]}",
+                4,
+                "mcp_servers[0].env",
+                "is a section; allowed is a section of texts, kept hidden.",
+            ),
+            (
+                "mcp_servers:\n- mcp_server_name: ''\n  url: x",
+                2,
+                "mcp_servers[0].mcp_server_name",
+                "is ''; allowed is text that is not empty.",
+            ),
+            (
+                "mcp_servers:\n- mcp_server_name: x\n  url: y\n  timeout_seconds: 0",
+                4,
+                "mcp_servers[0].timeout_seconds",
+                "is 0; allowed is a number above 0.",
+            ),
+            (
+                "mcp_servers:\n- mcp_server_name: x\n  url: '${NONE}'",
+                3,
+                "mcp_servers[0].url",
+                "needs `${NONE}`, which the environment does not set.",
+            ),
+        ],
+    )
+    def test_what_is_wrong_is_said_with_line_and_place(self, refusal, content, line, path, rest):
+        """Counted from 0, as the path of a list is."""
+        error = refusal(content)
+        assert str(error) == f"config.yaml, line {line}: `{path}` {rest}"
+        assert error.path == path
+
+    def test_keys_and_names_are_checked(self, refusal):
+        """Unknown ones, doubled ones, and two servers of one name."""
+        assert "`mcp_servers[0].comand` is not a setting" in str(refusal("mcp_servers:\n- comand: [x]"))
+        twice = refusal("mcp_servers:\n- url: x\n  url: y\n  mcp_server_name: z")
+        assert "line 3: `mcp_servers[0].url` stands twice, on lines 2 and 3" in str(twice)
+        same = "- {mcp_server_name: x, url: y}\n"
+        assert "has 2 servers called 'x'; allowed is one." in str(refusal(f"mcp_servers:\n{same}{same}"))
+
+    def test_a_wrong_server_shows_no_secret(self, refusal):
+        """Neither its variables nor its headers."""
+        for content in (f"env: {{A: {KEY}, A: {KEY}}}", f"headers: [{KEY}]", f"env: {KEY}", f"command: {{a: {KEY}}}"):
+            assert KEY not in str(refusal(f"mcp_servers:\n- mcp_server_name: x\n  {content}"))
 
 
 class TestAnything:

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from orihon.config import each, load_with_origins
-from orihon.section import Secret, shown
+from orihon.section import Secret, Section, shown
 
 
 @click.command()
@@ -37,4 +37,10 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
 
 
 def _printable(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_printable(item) for item in value]
+    if isinstance(value, Section):
+        return {name: _printable(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: _printable(item) for name, item in value.items()}
     return str(value) if isinstance(value, Secret) else shown(value)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import UsageError
-from orihon.section import Secret, each
+from orihon.section import secrets_in
 from orihon.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     from orihon.secrets import KnownSecrets  # noqa: PLC0415 - only what is used is loaded
     from orihon.stores.base import Options  # noqa: PLC0415
 
-    given = [setting.value.reveal() for setting in each(settings) if isinstance(setting.value, Secret)]
     return Options(
         durability=settings.context_storage.durability,
         heartbeat_seconds=settings.lease.heartbeat_seconds,
         expiry_seconds=settings.lease.expiry_seconds,
-        known=KnownSecrets.gather(os.environ if environ is None else environ, given),
+        known=KnownSecrets.gather(os.environ if environ is None else environ, list(secrets_in(settings))),
     )
 
 
