@@ -1,0 +1,73 @@
+"""Who allows what: everything that changes something is asked for, or only what is not an edit, or nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from difflib import unified_diff
+from itertools import islice
+from typing import Literal
+
+from orihon.agent.tools.writing import Change
+from orihon.errors import ToolError, UsageError
+
+Approve = Literal["ask", "edits", "all"]
+Kind = Literal["edit", "run"]
+Ask = Callable[[str], bool]
+
+MAX_DIFF_LINES = 60
+MAX_CHARS = 4000
+HINT = "Start it with --approve edits or --approve all, or where somebody can answer."
+
+
+class Approval:
+    """What may happen without a question, and whom to ask about the rest."""
+
+    def __init__(self, approve: Approve, ask: Ask | None = None) -> None:
+        if approve not in {"ask", "edits", "all"}:
+            raise UsageError(f"approve cannot be {approve!a}.", hint="It is `ask`, `edits` or `all`.")
+        self.approve: Approve = approve
+        self._ask = ask
+
+    def check(self, kind: Kind, name: str, what: str) -> None:
+        """Go on when it is allowed; a ToolError says to the model that it is not."""
+        if self.approve == "all" or (self.approve == "edits" and kind == "edit"):
+            return
+        ask = self._ask or _at_the_terminal()
+        if ask is None:
+            raise ToolError(f"Nobody is there to allow {name}, so it was not done.", hint=HINT)
+        if not ask(visible(what)):
+            raise ToolError(f"The user did not allow {name}. Do not try it again; ask what to do instead.", hint=HINT)
+
+    def check_change(self, name: str, change: Change) -> None:
+        """As above, for a change of a file; what is shown is the difference."""
+        verb = "Make" if change.old is None else "Change"
+        self.check("edit", f"{name} of {change.path}", f"{verb} {change.path}?\n{difference(change)}")
+
+
+def difference(change: Change) -> str:
+    """The change as people read it."""
+    old = (change.old or b"").decode("utf-8", "replace").splitlines()
+    new = change.new.decode("utf-8", "replace").splitlines()
+    lines = list(islice(unified_diff(old, new, n=2, lineterm=""), 2, MAX_DIFF_LINES + 3))
+    more = ["…"] if len(lines) > MAX_DIFF_LINES else []
+    return "\n".join(lines[:MAX_DIFF_LINES] + more)
+
+
+def visible(text: str) -> str:
+    """A question that cannot move the cursor, turn the writing round or hide a part of itself."""
+    lines = text[:MAX_CHARS].split("\n")
+    shown = "\n".join("".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines)
+    return shown + (f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else "")
+
+
+def _at_the_terminal() -> Ask | None:
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
+        return None
+
+    def ask(question: str) -> bool:
+        sys.stderr.write(f"{question}\nAllow this? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    return ask

@@ -1,0 +1,68 @@
+"""What a piece of text comes nearest to in a file, for a model that remembers it not quite right."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher, get_close_matches
+
+MAX_PLACES = 10
+MAX_LINES = 20_000  # of a file that is compared
+LIKENESS = 0.6
+SHOWN_LINES = 12
+SHOWN_CHARS = 200
+
+
+def lines_with(piece: bytes, data: bytes) -> str:
+    """The numbers of the lines where a piece begins."""
+    found: list[str] = []
+    at, line = data.find(piece), 1
+    last = 0
+    while at >= 0 and len(found) < MAX_PLACES:
+        line += data.count(b"\n", last, at)
+        last = at
+        found.append(str(line))
+        at = data.find(piece, at + len(piece))
+    return ", ".join(found) + (" and more" if at >= 0 else "")
+
+
+def numbered(data: bytes, first: int, last: int) -> str:
+    """Lines of a text with their numbers."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    first = max(1, first)
+    last = min(last, len(lines), first + SHOWN_LINES + 8)
+    rows = (f"{number:>6}\t{_cut(lines[number - 1].rstrip(chr(13)))}" for number in range(first, last + 1))
+    return "\n".join(rows)
+
+
+def nearest(piece: str, data: bytes) -> str:
+    """A sentence, and the lines that were perhaps meant."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").split("\n")]
+    wanted = [line.strip() for line in piece.strip("\n").split("\n")]
+    if not any(wanted) or len(lines) > MAX_LINES:
+        return "Read the file, and copy the piece from there."
+    for at in range(len(lines) - len(wanted) + 1):
+        if lines[at] == wanted[0] and lines[at : at + len(wanted)] == wanted:
+            shown = numbered(data, at + 1, at + min(len(wanted), SHOWN_LINES))
+            return f"Only the white space differs; there it is:\n{shown}"
+    best = _best(wanted, lines)
+    if best is None:
+        return "Nothing in it is like that; read it again."
+    return f"The nearest is:\n{numbered(data, best + 1, best + min(len(wanted), SHOWN_LINES))}"
+
+
+def _best(wanted: list[str], lines: list[str]) -> int | None:
+    """Where the piece begins, judged by the line of it that has most to say."""
+    telling = max(range(len(wanted)), key=lambda number: len(wanted[number]))
+    word = _cut(wanted[telling])
+    near = get_close_matches(word, {_cut(line) for line in lines if line}, n=1, cutoff=LIKENESS)
+    if not near:
+        return None
+    places = [number for number, line in enumerate(lines) if _cut(line) == near[0]]
+    begins = [max(0, number - telling) for number in places[:MAX_PLACES]]
+    text = "\n".join(wanted[:SHOWN_LINES])
+    return max(begins, key=lambda at: SequenceMatcher(None, text, "\n".join(lines[at : at + SHOWN_LINES])).ratio())
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]}…"
