@@ -10,21 +10,17 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 MARKER = "ORIHON_SHELL"
 GRACE_SECONDS = 1.0  # between the request to end and the end
-ROUNDS = 200
-_PAUSE = 0.02
+ROUNDS = 2000
+QUIET_ROUNDS = 8  # looks that find nobody new, before we believe it
+_PAUSE = 0.005
 _PROC = Path("/proc")
-
-
-class _Seen(NamedTuple):
-    pid: int
-    parent: int
-    session: int
 
 
 def end(marker: bytes, session: int | None = None, *, grace: float = GRACE_SECONDS) -> None:
@@ -32,20 +28,77 @@ def end(marker: bytes, session: int | None = None, *, grace: float = GRACE_SECON
     if not _PROC.is_dir():
         _end_group(session, grace)
         return
-    if _signal(_members(marker, session), signal.SIGTERM):
-        deadline = time.monotonic() + grace
-        while time.monotonic() < deadline and _members(marker, session):
-            time.sleep(_PAUSE)
-    for _ in range(ROUNDS):
-        # Whoever is stopped can start nothing more, so one that multiplies is caught in the end.
-        stopped: set[int] = set()
-        while new := _members(marker, session, stopped) - stopped:
-            _signal(new, signal.SIGSTOP)
-            stopped |= new
-        if not stopped:
-            return
-        _signal(stopped, signal.SIGKILL)
+    hunt = _Hunt(marker, session)
+    asked: set[int] = set()
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline:
+        alive = False
+        for pid in hunt.members():
+            alive = True
+            if pid not in asked:
+                asked.add(pid)
+                _signal(pid, signal.SIGTERM)
+        if not alive:
+            break
         time.sleep(_PAUSE)
+    # Whoever is stopped can start nothing more, so one that multiplies is caught in the end.
+    stopped = _each_once(hunt, signal.SIGSTOP)
+    for pid in stopped:
+        _signal(pid, signal.SIGKILL)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(True for _ in hunt.members()):
+        time.sleep(_PAUSE)
+
+
+def _each_once(hunt: _Hunt, number: int) -> set[int]:
+    """Send a signal to every member, until there are no new ones."""
+    reached: set[int] = set()
+    quiet = 0
+    for _ in range(ROUNDS):
+        before = len(reached)
+        for pid in hunt.members():
+            if pid not in reached:
+                reached.add(pid)
+                _signal(pid, number)
+        quiet = quiet + 1 if len(reached) == before else 0
+        if quiet >= QUIET_ROUNDS:
+            break
+        time.sleep(_PAUSE)
+    return reached
+
+
+class _Seen(NamedTuple):
+    parent: int
+    session: int
+    start: bytes
+
+
+class _Hunt:
+    """Looks for the members of a family again and again; who once was found to be a stranger is not looked at twice."""
+
+    def __init__(self, marker: bytes, session: int | None) -> None:
+        self._marker, self._session = marker, session
+        self._mine: dict[int, bytes] = {}  # with the time of their start, because numbers are used again
+        self._strangers = {os.getpid()}
+
+    def members(self) -> Iterator[int]:
+        """Who is alive and belongs, the newest first and each at once, because it may be gone the moment after."""
+        doubtful: dict[int, _Seen] = {}
+        for pid in sorted((int(name) for name in os.listdir(_PROC) if name.isdecimal()), reverse=True):
+            if pid in self._strangers or (seen := _look(pid)) is None:
+                continue
+            known = self._mine.get(pid) == seen.start
+            if known or seen.session == self._session or _carries(pid, self._marker):
+                self._mine[pid] = seen.start
+                yield pid
+            else:
+                doubtful[pid] = seen
+        while found := {pid: seen for pid, seen in doubtful.items() if seen.parent in self._mine}:
+            self._mine |= {pid: seen.start for pid, seen in found.items()}
+            doubtful = {pid: seen for pid, seen in doubtful.items() if pid not in found}
+            yield from found
+        # a child of our own may still be on its way to its program and its environment
+        self._strangers |= {pid for pid, seen in doubtful.items() if seen.parent != os.getpid()}
 
 
 def _end_group(session: int | None, grace: float) -> None:
@@ -60,36 +113,20 @@ def _end_group(session: int | None, grace: float) -> None:
         os.killpg(session, signal.SIGKILL)
 
 
-def _signal(pids: set[int], number: int) -> bool:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-    return bool(pids)
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
-def _members(marker: bytes, session: int | None, known: set[int] | None = None) -> set[int]:
-    """Who is alive and belongs: of the session, with the marker, or a child of one that belongs."""
-    seen = {one.pid: one for one in _alive()}
-    mine = {one.pid for one in seen.values() if one.session == session or _carries(one.pid, marker)}
-    mine |= (known or set()) & seen.keys()
-    grown = True
-    while grown:
-        more = {one.pid for one in seen.values() if one.parent in mine} - mine
-        mine |= more
-        grown = bool(more)
-    return mine - {os.getpid()}
-
-
-def _alive() -> list[_Seen]:
-    found = []
-    for name in os.listdir(_PROC):
-        if name.isdecimal():
-            with suppress(OSError, ValueError, IndexError):
-                # the name of the program may hold anything, so what counts begins behind the last bracket
-                state, parent, _, session = (_PROC / name / "stat").read_bytes().rpartition(b")")[2].split()[:4]
-                if state not in {b"Z", b"X"}:
-                    found.append(_Seen(int(name), int(parent), int(session)))
-    return found
+def _look(pid: int) -> _Seen | None:
+    """A process that is alive."""
+    try:
+        # the name of the program may hold anything, so what counts begins behind the last bracket
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        state, parent, session, start = fields[0], int(fields[1]), int(fields[3]), fields[19]
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if state in {b"Z", b"X"} else _Seen(parent, session, start)
 
 
 def _carries(pid: int, marker: bytes) -> bool:

@@ -180,6 +180,8 @@ class Link:
             error = error.exceptions[0]
         if isinstance(error, ToolError):
             return error
+        if isinstance(error, ImportError):
+            return ToolError(f"{self._name} needs the extra `agent`: pip install 'orihon[agent]'.")
         seconds = self.server.timeout_seconds
         reason = (
             f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -110,15 +110,21 @@ class Shell:
         seconds = min(asked.timeout or self.seconds, MAX_SECONDS)
         self._used = True
         marker = f"{next(self._numbers)}."
-        reading, process = self._start(asked.command, marker)
+        reading, writing = os.pipe()
         output = Output()
+        process = None
         try:
+            process = self._start(asked.command, marker, writing)
             in_time = _follow(process, reading, output, time.monotonic() + seconds, tell)
-        except BaseException:
-            self._end(marker, process, reading)
+        except BaseException as error:
+            # Ctrl-C can come while a process is being started, before we know its number; the marker is enough.
+            if not isinstance(error, ToolError):
+                self._end(marker, process)
+            os.close(reading)
             raise
         if not in_time:
-            self._end(marker, process, reading)
+            self._end(marker, process)
+            os.close(reading)
             last = output.text().strip()[-ERROR_CHARS:]
             so_far = f" The end of what it said:\n{last}" if last else " It had said nothing."
             raise ToolError(f"The command ran longer than {seconds:g} s and was ended with all it started.{so_far}")
@@ -139,10 +145,9 @@ class Shell:
     def _marker(self, marker: str) -> bytes:
         return f"{self._name}={marker}".encode()
 
-    def _start(self, command: str, marker: str) -> tuple[int, subprocess.Popen[bytes]]:
-        reading, writing = os.pipe()
+    def _start(self, command: str, marker: str, writing: int) -> subprocess.Popen[bytes]:
         try:
-            process = subprocess.Popen(  # noqa: S603 - running commands is what it is for
+            return subprocess.Popen(  # noqa: S603 - running commands is what it is for
                 [self._program, "-c", command],
                 cwd=self.root,
                 env=self._environ | {self._name: marker},
@@ -151,21 +156,15 @@ class Shell:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except BaseException as error:
-            os.close(reading)
-            if isinstance(error, OSError | ValueError):
-                raise ToolError(f"The command could not be started: {error}.") from error
-            raise
+        except (OSError, ValueError) as error:
+            raise ToolError(f"The command could not be started: {error}.") from error
         finally:
             os.close(writing)
-        return reading, process
 
-    def _end(self, marker: str, process: subprocess.Popen[bytes], reading: int) -> None:
-        try:
-            processes.end(self._marker(marker), process.pid)
+    def _end(self, marker: str, process: subprocess.Popen[bytes] | None) -> None:
+        processes.end(self._marker(marker), process.pid if process is not None else None)
+        if process is not None:
             process.wait()
-        finally:
-            os.close(reading)
 
     def _drain(self, reading: int) -> None:
         """What the background still says is read and dropped, so that nobody waits for us or dies of it."""
