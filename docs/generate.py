@@ -24,7 +24,7 @@ Orihon reads `config.yaml` in the working directory, if there is one; every sett
 
 - The environment beats the file, and the file beats the defaults. An empty variable counts as not set.
 - `${NAME}` inside a text is replaced by a variable of the environment; `$${NAME}` stays as `${NAME}`. A missing
-  variable is an error, except in an `api_key`, which is then unset.
+  variable is an error, except in an `api_key` or a `token`, which is then unset.
 - Unknown keys, doubled keys, wrong types and values out of range are errors, and all of them are told at once.
   YAML aliases and tags are refused. A file may have 1 MB.
 - Secrets are shown as `[hidden]`, and so are credentials inside a URL.

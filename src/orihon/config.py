@@ -25,13 +25,26 @@ if TYPE_CHECKING:
 
     from orihon.yamlfile import Entry
 
-__all__ = ["ENVIRONMENT", "Secret", "Settings", "dec_hook", "each", "enc_hook", "load", "load_with_origins"]
+__all__ = [
+    "ENVIRONMENT",
+    "Secret",
+    "Settings",
+    "dec_hook",
+    "each",
+    "enc_hook",
+    "load",
+    "load_with_origins",
+    "override",
+    "read",
+]
 
 ENVIRONMENT = {
     "CONTEXT_STORAGE_ENABLED": "context_storage.enabled",
     "CONTEXT_STORAGE_MAX_MEMORY": "context_storage.max_memory_messages",
     "COMPRESSION_THRESHOLD": "context_storage.compression_threshold",
     "ORIHON_STORE": "context_storage.base_dir",
+    "GITHUB_TOKEN": "github.token",
+    "GITLAB_TOKEN": "gitlab.token",
 }
 # Keys of the system that the settings come from, which have another place here.
 FORMER = {
@@ -62,6 +75,33 @@ def load_with_origins(
     reading.file(_content(where, must_exist=path is not None))
     reading.environment()
     return reading.settings(), reading.origins
+
+
+def override(
+    settings: Settings, content: object, *, where: str, variables: bool = False
+) -> tuple[Settings, frozenset[str]]:
+    """The settings with other values, checked like those of a file, and the paths that were given.
+
+    `content` is a part of what `read` gave, or a mapping. Only with `variables` may it name some of the environment:
+    values that come from elsewhere could ask for a secret.
+    """
+    reading = _Reading(where, os.environ if variables else {}, settings)
+    reading.file(_entries(content) if isinstance(content, dict) else content)
+    return reading.settings(), frozenset(reading.values)
+
+
+def read(path: str | os.PathLike[str]) -> object:
+    """What a YAML file says, as entries with their lines; None if it is empty."""
+    return _content(os.fspath(path), must_exist=True)
+
+
+def _entries(value: object) -> object:
+    """A mapping from elsewhere as entries without lines; what is null is not given."""
+    from orihon.yamlfile import Entry  # noqa: PLC0415 - as below
+
+    if not isinstance(value, dict):
+        return value
+    return tuple(Entry(str(key), 0, _entries(inner)) for key, inner in value.items() if inner is not None)
 
 
 def _content(where: str, *, must_exist: bool) -> object:
@@ -104,8 +144,8 @@ class _NotSet(ValueError):
 class _Reading:
     """Collects values, their origins, and all that is wrong."""
 
-    def __init__(self, where: str, environ: Mapping[str, str]) -> None:
-        self.where, self.environ = where, environ
+    def __init__(self, where: str, environ: Mapping[str, str], base: Settings | None = None) -> None:
+        self.where, self.environ, self.base = where, environ, base or Settings()
         self.known = {setting.path: setting for setting in each(Settings())}
         self.values: dict[str, object] = {}
         self.origins = dict.fromkeys(self.known, "default")
@@ -129,11 +169,12 @@ class _Reading:
                 self.values[path] = _converted(setting, _parsed(setting, text))
                 self.origins[path] = f"environment {name}"
             except (ValueError, msgspec.ValidationError):
-                sentence = f"{name} in the environment is {_found(text)}; allowed is {setting.allowed}."
+                found = HIDDEN if setting.is_secret else _found(text)
+                sentence = f"{name} in the environment is {found}; allowed is {setting.allowed}."
                 self._wrong(path, sentence, where=f"environment {name}")
 
     def settings(self) -> Settings:
-        settings = changed(Settings(), self.values)
+        settings = changed(self.base, self.values)
         if not self.problems:
             self.problems += self._conflicts(settings)
         if self.problems:
@@ -155,7 +196,7 @@ class _Reading:
         for key, line, value in entries:
             # The names of `history` come from a specification that writes them in capitals.
             name = key.lower() if isinstance(section, History) else key
-            path, place = prefix + name, f"{self.where}, line {line}"
+            path, place = prefix + name, f"{self.where}, line {line}" if line else self.where
             inner = getattr(section, name) if name in section.__struct_fields__ else None
             if name in lines:
                 both = f"lines {lines[name]} and {line}"

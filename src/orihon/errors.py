@@ -21,6 +21,7 @@
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
     │  ├─ ModelError                  the provider failed                        retry, if it says so
     │  │  └─ ContextOverflow          the request is longer than the model's window; task.tighten() folds harder
+    │  ├─ SourceError                 a forge, or a file of issues, failed; .status
     │  └─ ToolError                   a tool raised; it is in the log already
     └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
 
@@ -199,6 +200,16 @@ class ContextOverflow(ModelError):
     """The request is longer than the model's window."""
 
     default_hint = "Fold harder with task.tighten(), and send the next window; or set the model's real context_length."
+
+
+class SourceError(RunError):
+    """The place that tasks come from failed."""
+
+    default_hint = "Check its address and its token in the settings, and whether it can be reached."
+
+    def __init__(self, message: str = "", *, status: int = 0, hint: str = "", retryable: bool | None = None) -> None:
+        self.status = status
+        super().__init__(message, hint=hint, retryable=retryable)
 
 
 class ToolError(RunError):

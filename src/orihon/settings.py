@@ -185,14 +185,17 @@ class Forge(Section, frozen=True, kw_only=True):
     stopped_label: Annotated[Word, says("Label of a stopped task.")] = "coding agent stopped"
     failed_label: Annotated[Word, says("Label of a failed task.")] = "coding agent failed"
     query: Annotated[str, says("Further words of the search, as the forge spells them.")] = ""
+    base_url: Annotated[str, says("Address of its API; empty means the public one.")] = ""
+    token: Annotated[Secret | None, says("The bot's token.")] = None
 
 
 class UserConfigApi(Section, frozen=True, kw_only=True):
-    """A service that knows each user's own settings."""
+    """A service, or a file, that knows each user's own settings."""
 
     enabled: Annotated[bool, says("Ask it.")] = False
-    url: Annotated[str, says("Its address.")] = ""
-    api_key: Annotated[Secret | None, says("Its key.")] = None
+    url: Annotated[str, says("Address of the service; `/config/PLATFORM/USER` is added.")] = ""
+    file: Annotated[str, says("A YAML file instead of the service: settings under `PLATFORM: USER:`.")] = ""
+    api_key: Annotated[Secret | None, says("Key of the service.")] = None
     timeout_seconds: Annotated[Positive, says("How long an answer may take.")] = 5.0
 
 
@@ -279,6 +282,7 @@ class Settings(Section, frozen=True, kw_only=True):
     context_inheritance: ContextInheritance = ContextInheritance()
     llm: Llm = Llm()
     max_llm_process_num: Annotated[Count, says("Model calls that one task may take.")] = 1000
+    system_prompt: Annotated[str, says("Further words of the system prompt.")] = ""
     planning: Planning = Planning()
     fold_at: Annotated[Share, says("Share of the window above which it is folded.")] = 0.97
     fold_to: Annotated[Share, says("Share of the window that is left after folding.")] = 0.52

@@ -103,7 +103,7 @@ class TestFile:
 
 class TestEnvironment:
     def test_the_environment_beats_the_file(self, write):
-        """Each of the four variables replaces what the file says."""
+        """Each of the variables replaces what the file says."""
         write("context_storage: {enabled: true, max_memory_messages: 5, compression_threshold: 0.6, base_dir: a}")
         settings, origins = load_with_origins(
             environ={
@@ -111,8 +111,11 @@ class TestEnvironment:
                 "CONTEXT_STORAGE_MAX_MEMORY": "30",
                 "COMPRESSION_THRESHOLD": "0.8",
                 "ORIHON_STORE": "sqlite:///contexts.db",
+                "GITHUB_TOKEN": "one",
+                "GITLAB_TOKEN": "two",
             }
         )
+        assert (settings.github.token, settings.gitlab.token) == (Secret("one"), Secret("two"))
         assert settings.context_storage.max_memory_messages == 30
         assert settings.context_storage.compression_threshold == 0.8
         assert settings.store_url == "sqlite:///contexts.db"

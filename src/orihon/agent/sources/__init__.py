@@ -1,0 +1,50 @@
+"""Where tasks come from: `open_source(name, settings)` gives the source.
+
+local     a Markdown file, a text, or a directory of issues
+github    issues and pull requests with the bot's label
+gitlab    issues and merge requests with the bot's label
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from orihon.agent.sources.base import Arrivals, Comment, Item, Outcome, Source
+from orihon.agent.sources.prompt import prompt_of
+from orihon.errors import UsageError
+from orihon.secrets import KnownSecrets
+from orihon.section import Secret, each
+from orihon.settings import Settings
+
+__all__ = ["Arrivals", "Comment", "Item", "Outcome", "Source", "open_source", "prompt_of"]
+
+
+def open_source(
+    name: Literal["local", "github", "gitlab"],
+    settings: Settings,
+    *,
+    what: str | Path | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.time,
+) -> Source:
+    """The source of that name; `local` needs to know what: a file, a directory or a text."""
+    given = [setting.value.reveal() for setting in each(settings) if isinstance(setting.value, Secret)]
+    known = KnownSecrets.gather({}, given)
+    if name == "local":
+        from orihon.agent.sources.local import Local  # noqa: PLC0415 - only the source that is used is loaded
+
+        if what is None:
+            raise UsageError("The source local needs a file, a directory or a text.")
+        return Local(what, forge=settings.github, known=known)
+    if name == "github":
+        from orihon.agent.sources.github import GitHub  # noqa: PLC0415
+
+        return GitHub(settings.github, known=known, sleep=sleep, now=now)
+    if name == "gitlab":
+        from orihon.agent.sources.gitlab import GitLab  # noqa: PLC0415
+
+        return GitLab(settings.gitlab, known=known, sleep=sleep, now=now)
+    raise UsageError(f"There is no source {name!a}.", hint="Allowed are local, github and gitlab.")
