@@ -19,11 +19,12 @@ from orihon.keys import TaskKey
 from orihon.records import Metadata, Status, TaskRow
 from orihon.settings import Settings
 from orihon.stores import open_store, options_of
-from orihon.stores.base import FORMAT, Query, Store
+from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.identity import me
 from orihon.task import hooks as hooking
 from orihon.task import lifecycle
 from orihon.task.frozen import CALLABLE, EXTRACTIVE, Frozen, Summariser, freeze, thaw
+from orihon.task.history import stored_frozen
 from orihon.task.reader import Reader
 from orihon.task.task import Task
 from orihon.tokens import counter
@@ -66,9 +67,13 @@ class Orihon:
         window: str | None = None,
         language: str | None = None,
         inherit: bool = True,
+        queued: bool = False,
         **others: Any,
     ) -> Task:
-        """A new task on this key, to be used in a `with` block; unless told not to, it inherits from the last one."""
+        """A new task on this key, to be used in a `with` block; unless told not to, it inherits from the last one.
+
+        A queued one is only made: it is pending until somebody resumes it.
+        """
         key = TaskKey.parse(key) if isinstance(key, str) else key
         _check_names(others)
         ask, name = self._summariser(summariser)
@@ -85,27 +90,37 @@ class Orihon:
             **others,
         )
         self._finish_what_was_begun(key)
-        handoff = self.handoff(key, user=user, frozen=frozen) if inherit else None
+        handoff = self.handoff(key, user=user, frozen=frozen) if inherit and not queued else None
         if handoff is not None:
             frozen = msgspec.structs.replace(frozen, inherited_from=handoff.uuid)
         metadata = self._metadata(key, uuid, user, frozen)
-        lease = self.store.lease(metadata.uuid, create=metadata)
+        lease = self.store.lease(metadata.uuid, create=metadata, status="pending" if queued else "running")
         try:
             task = Task(lease, thaw(lease.metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff)
         except BaseException:
             lease.close()
             raise
         self._open.add(task)
-        task.log.info("Task started: %s", lifecycle.shown(task.row))
-        hooking.call(self.hooks, "on_started", task)
+        if not queued:
+            task.log.info("Task started: %s", lifecycle.shown(task.row))
+            hooking.call(self.hooks, "on_started", task)
         return task
 
-    def resume(self, uuid: str, *, summariser: Summariser | str | None = None) -> Task:
-        """Go on with a task after a pause or a crash: the same window, byte for byte."""
+    def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **changes: Any) -> Task:
+        """Go on with a task after a pause or a crash: the same window, byte for byte.
+
+        A queued task is begun, and only then what it was made with can still be changed, such as its `tools`.
+        """
         row = self.row(uuid)
         lease = self.store.lease(row.uuid)
         try:
-            task = self._resumed(Task(lease, thaw(lease.metadata.config), hooks=self.hooks), summariser)
+            task = self.taken(lease)
+            if task.row.status == "pending":
+                found = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
+                changes |= {"inherited_from": found.uuid} if found is not None else {}
+            if changes:
+                task = self._changed(task, changes)
+            task = self._resumed(task, summariser)
         except BaseException:
             lease.close()
             raise
@@ -158,6 +173,10 @@ class Orihon:
             exclude=exclude,
         )
 
+    def taken(self, lease: Lease) -> Task:
+        """A task whose lease somebody has, as it is stored."""
+        return Task(lease, stored_frozen(self.store, lease.metadata), hooks=self.hooks)
+
     def close(self) -> None:
         """Let go of the store; tasks that still run are paused before."""
         for task in list(self._open):
@@ -204,6 +223,18 @@ class Orihon:
             task.handoff = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
         return task
 
+    def _changed(self, task: Task, changes: dict[str, Any]) -> Task:
+        """A queued task with other settings; they are kept as an event, because the metadata is written once."""
+        _check_names(changes)
+        if task.row.status != "pending":
+            raise UsageError(
+                f"Task {task.uuid} is {task.row.status}; what it was started with cannot be changed.",
+                hint="Only a queued task can be given other settings.",
+            )
+        freeze(self.settings, **(msgspec.to_builtins(task.frozen) | changes))  # refuses what makes no sense
+        task.event("note", frozen=changes)
+        return self.taken(task.lease)
+
     def _finish_what_was_begun(self, key: TaskKey) -> None:
         """A task on the same thing that died while it ended is ended now, so that it can be inherited."""
         for row in self.store.find(Query(status=("running",), key=str(key))):
@@ -211,7 +242,7 @@ class Orihon:
                 continue
             try:
                 with self.store.lease(row.uuid) as lease:
-                    task = Task(lease, thaw(lease.metadata.config), hooks=self.hooks)
+                    task = self.taken(lease)
                     ending = lifecycle.ending_of(task.history.view.state.notes)
                     if ending is not None and task.row.status == "running":
                         task.finish(ending)

@@ -22,7 +22,8 @@
     │  ├─ ModelError                  the provider failed                        retry, if it says so
     │  │  └─ ContextOverflow          the request is longer than the model's window; task.tighten() folds harder
     │  ├─ SourceError                 a forge, or a file of issues, failed; .status
-    │  └─ ToolError                   a tool raised; it is in the log already
+    │  ├─ ToolError                   a tool raised; it is in the log already
+    │  └─ VerificationFailed          the work was checked, and is not done
     └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
 
 An error carries a message for people, a hint what to do next, and whether trying again can help.
@@ -216,6 +217,12 @@ class ToolError(RunError):
     """A tool failed; the failure is recorded in the log."""
 
     default_hint = "The log says what the tool was given and what it said."
+
+
+class VerificationFailed(RunError):
+    """The work was checked, and it is not done."""
+
+    default_hint = "The last verification says what is left; planning.verification.max_rounds allows more rounds."
 
 
 class ScriptError(OrihonError, AssertionError):

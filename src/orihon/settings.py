@@ -139,7 +139,7 @@ class Replanning(Section, frozen=True, kw_only=True):
     max_regeneration_attempts: Annotated[Whole, says("Times the actions are written again.")] = 3
     max_action_retries: Annotated[Whole, says("Times one action is tried again.")] = 3
     max_partial_replans: Annotated[Whole, says("Times the rest of a plan is made again.")] = 2
-    max_plan_revisions: Annotated[Whole, says("Revisions that come from a reflection.")] = 2
+    max_plan_revisions: Annotated[Whole, says("Revisions that a failed action asks for.")] = 2
     max_total_replans: Annotated[Whole, says("All of the above together.")] = 10
     same_trigger_max_count: Annotated[Count, says("The same kind at the same place, before it counts as a loop.")] = 2
 

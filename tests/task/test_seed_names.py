@@ -12,13 +12,20 @@ from collections.abc import Callable
 import pytest
 
 import orihon
+from orihon.agent import queue
+from orihon.agent.handler import TaskHandler, Work
+from orihon.agent.loop import Loop
+from orihon.agent.models import open_model
+from orihon.agent.sources.local import Local
 from orihon.codec import now
 from orihon.context.importance import importance
 from orihon.handoff import Handoff, Previous, search
+from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan
 from orihon.settings import ContextStorage, Settings
 from orihon.stores.base import Query
+from planned import DONE, PASSED, Brain, World, action, plan
 from rounds import KEY, TOOLS, calling, saying, turn
 from test_seeds_page import NAME_HEAD, Name, _rows
 
@@ -440,6 +447,114 @@ def a_result_is_set_in_the_block_of_the_tool(engine, place):
             run.result = {"passed": 2}
         newest = lines(place, task, "messages.jsonl")[-1]
         assert (newest["role"], newest["tool_name"], newest["content"]) == ("tool", "run_tests", '{"passed": 2}')
+
+
+@ours("LLMClient.__init__")
+def a_model_is_opened_without_a_store(place):
+    (place / "script.json").write_text('["Done."]', "utf-8")
+    model = open_model(f"scripted:{place / 'script.json'}", Settings())
+    assert model.ask("Anything left?") == "Done."
+    model.close()
+
+
+@ours("LLMClient.get_response")
+def a_window_is_answered_and_the_answer_is_added(engine, place):
+    (place / "script.json").write_text('["Done."]', "utf-8")
+    model = open_model(f"scripted:{place / 'script.json'}", Settings())
+    with begun(engine) as task:
+        task.add_reply(model.reply(task.window()))
+        assert lines(place, task, "messages.jsonl")[-1]["content"] == "Done."
+    model.close()
+
+
+@ours("TaskHandler.__init__")
+def a_handler_is_made_of_an_engine_a_model_and_tools(engine, place):
+    handler = TaskHandler(engine, Brain(World(place / "world")), World(place / "world"))
+    assert handler.limits.calls == engine.settings.max_llm_process_num
+
+
+@ours("TaskHandler.handle")
+def a_handler_runs_a_task_to_its_end(engine, place):
+    (place / "script.json").write_text('["Done."]', "utf-8")
+    model = open_model(f"scripted:{place / 'script.json'}", Settings())
+    row = TaskHandler(engine, model, World(place / "world"), options={"summariser": "extractive"}).handle(
+        Work(key=KEY, request="Fix the basket.")
+    )
+    assert (row.status, row.llm_call_count) == ("completed", 1)
+
+
+@ours("TaskGetter")
+def a_source_finds_what_is_to_be_done(place):
+    issues = place / "issues"
+    issues.mkdir()
+    (issues / "basket.md").write_text("# The basket\n\nIts total is wrong.\n", "utf-8")
+    (item,) = Local(issues).find()
+    assert (item.title, item.body.strip()) == ("The basket", "Its total is wrong.")
+
+
+@ours("Task.get_task_key")
+def an_item_says_what_it_is(place):
+    issues = place / "issues"
+    issues.mkdir()
+    (issues / "basket.md").write_text("# The basket\n", "utf-8")
+    (item,) = Local(issues).find()
+    assert orihon.TaskKey.parse(str(item.key)) == item.key
+
+
+@ours("task_queue.get")
+def a_queued_task_is_taken_once(engine):
+    uuid = queue.enqueue(engine, KEY, queue.Job(request="Fix it."))
+    assert [row.uuid for row in queue.waiting(engine)] == [uuid]
+    task = queue.claim(engine, uuid, tools=TOOLS)
+    assert queue.job_of(task).request == "Fix it."
+    assert queue.claim(engine, uuid) is None
+    task.complete()
+
+
+# seed 001: the coordinator
+
+
+def coordinated(engine, place):
+    """A coordinator in front of a run that goes on from an earlier one with a plan."""
+    world = World(place / "world")
+    first = plan(action("Read the basket"), goal="Mend the basket")
+    brain = Brain(world, plan=[first], verification=[PASSED], acts={"Read the basket": [DONE]})
+    TaskHandler(engine, brain, world, planning=True).handle(Work(key=KEY, request="Mend the basket."))
+    task = engine.start(KEY, tools=world.schemas)
+    task.add("user", "Mend the basket.")
+    coordinator = PlanningCoordinator(Loop(task, brain, world), engine)
+    coordinator._inherit()
+    return task, coordinator
+
+
+@ours("PlanningCoordinator._load_inherited_planning_context")
+def earlier_plans_are_loaded(engine, place):
+    task, coordinator = coordinated(engine, place)
+    coordinator._load_inherited_planning_context()
+    assert coordinator._previous.goal == "Mend the basket"
+    task.complete()
+
+
+@ours("PlanningCoordinator._build_initial_context_with_inheritance")
+def earlier_plans_are_told(engine, place):
+    task, coordinator = coordinated(engine, place)
+    assert "Read the basket" in coordinator._build_initial_context_with_inheritance()
+    task.complete()
+
+
+@ours("PlanningCoordinator._evaluate_previous_plan_applicability")
+def a_finished_plan_is_a_reference(engine, place):
+    task, coordinator = coordinated(engine, place)
+    assert coordinator._evaluate_previous_plan_applicability() == "reference"
+    task.complete()
+
+
+@ours("PlanningCoordinator._merge_with_previous_learnings")
+def a_new_plan_takes_over_what_was_learned(engine, place):
+    task, coordinator = coordinated(engine, place)
+    merged = coordinator._merge_with_previous_learnings(Plan(goal_understanding=Goal(main_objective="Again")))
+    assert merged.goal == "Again"
+    task.complete()
 
 
 # seed 003: importance and snapshots

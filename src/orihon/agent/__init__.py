@@ -1,1 +1,9 @@
-"""The agent: the loop that runs a task with a model and tools, and what it needs around it."""
+"""The agent: what the engine needs around it to finish an issue.
+
+models      who answers
+tools       what it can do, and where
+sources     where work comes from, and who hears of it
+loop        window, model, tools, one turn after another
+handler     one task from its request to its end
+queue       tasks that wait, and who takes them
+"""

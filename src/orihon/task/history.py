@@ -25,9 +25,9 @@ from orihon.context.units import unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import Shelf, compose
 from orihon.errors import Corrupt, NotFound
-from orihon.records import Blob, Event, Fold, Message, Summary
-from orihon.stores.base import Store
-from orihon.task.frozen import Frozen, schema_tokens
+from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
+from orihon.stores.base import LISTS, Store
+from orihon.task.frozen import Frozen, schema_tokens, thaw
 from orihon.task.window import Window
 from orihon.tokens import counter
 
@@ -271,6 +271,18 @@ class History:
             found = {fold.seq: StandIn(fold.seq, fold.text, fold.arguments, fold.tokens) for fold in stored}
             self._stand_ins = (folds.first, folds.last, found)
         return self._stand_ins[2]
+
+
+def stored_frozen(store: Store, metadata: Metadata) -> Frozen:
+    """What a task keeps: its metadata, and what it was given when it left the queue."""
+    given = load_view(store, metadata.uuid, last_number(store, metadata.uuid, Event)).state.notes.get("frozen")
+    return thaw(metadata.config | given) if isinstance(given, dict) else thaw(metadata.config)
+
+
+def last_number(store: Store, uuid: str, kind: type[Record]) -> int:
+    """The number of the newest record of a kind; 0 when there is none."""
+    newest = next(store.read(uuid, kind, first=-1), None)
+    return int(getattr(newest, LISTS[kind][1])) if newest is not None else 0
 
 
 def load_view(store: Store, uuid: str, last_event: int) -> View:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orihon.errors import Corrupt, NotFound
-from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, TaskRow, ToolCall
-from orihon.stores.base import LISTS, Store
-from orihon.task.frozen import thaw
-from orihon.task.history import History
+from orihon.records import Event, Message, Metadata, PlanEntry, Summary, TaskRow, ToolCall
+from orihon.stores.base import Store
+from orihon.task.history import History, last_number, stored_frozen
 from orihon.task.window import Window
 
 
@@ -47,9 +46,9 @@ class Reader:
         history = History(
             self.store,
             self.uuid,
-            thaw(self.metadata.config),
-            last=self._last(Message),
-            last_event=self._last(Event),
+            stored_frozen(self.store, self.metadata),
+            last=last_number(self.store, self.uuid, Message),
+            last_event=last_number(self.store, self.uuid, Event),
         )
         return history.window(history.composed())
 
@@ -58,7 +57,3 @@ class Reader:
         for found in self.messages(first=seq, last=seq):
             return found
         raise NotFound(kind="message", id=f"m{seq}")
-
-    def _last(self, kind: type[Record]) -> int:
-        newest = next(self.store.read(self.uuid, kind, first=-1), None)
-        return int(getattr(newest, LISTS[kind][1])) if newest is not None else 0

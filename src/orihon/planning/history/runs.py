@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from orihon.errors import StoreError
 from orihon.keys import TaskKey
+from orihon.planning.history.progress import advanced, stored_progress
 from orihon.planning.history.steps import marked, revised, settled
 from orihon.planning.schema import Plan, Reflection, ReplanDecision, Revision, Value, Verification, value_of
 from orihon.records import PlanEntry, Status, TaskRow, ToolCall
@@ -93,7 +94,7 @@ def execution(store: Store, row: TaskRow) -> Execution:
         uuid=row.uuid,
         status=row.status,
         completed_at=row.completed_at,
-        plan=reading.plan and settled(reading.plan),
+        plan=reading.plan and settled(advanced(reading.plan, stored_progress(store, row.uuid))),
         revisions=tuple(reading.newest[Revision]),
         reflections=tuple(reading.newest[Reflection]),
         verifications=tuple(reading.newest[Verification]),

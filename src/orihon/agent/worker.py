@@ -1,0 +1,116 @@
+"""Workers: take what waits in the queue, one process per task, and let nothing be lost when one of them dies.
+
+The parent looks for tasks and starts a child for each; the child takes the lease, runs the task and ends. When the
+parent is asked to stop it takes no more, asks its children to pause, and waits for them; what they paused is taken up
+again by the next worker. A second signal ends the children at once, and their tasks go back into the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from orihon import codec
+from orihon.agent import queue
+from orihon.engine import Orihon
+
+log = logging.getLogger("orihon")
+
+POLL_SECONDS = 1.0
+GRACE_SECONDS = 600.0  # a model call may take that long
+
+
+class Worker:
+    """The parent; `command` gives the command line of the child for a task."""
+
+    def __init__(
+        self,
+        engine: Orihon,
+        command: Callable[[str], Sequence[str]],
+        *,
+        jobs: int = 1,
+        health: Path | None = None,
+        poll_seconds: float = POLL_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
+        self.engine, self.command, self.jobs, self.health = engine, command, jobs, health
+        self.poll_seconds, self.grace_seconds = poll_seconds, grace_seconds
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.asked = 0  # how often somebody asked us to stop
+
+    def run(self, *, once: bool = False) -> None:
+        """Work until asked to stop; `once` until nothing waits."""
+        with self._signals():
+            while not self.asked:
+                self._look_after()
+                waits = self._start_some()
+                if once and not waits and not self.children:
+                    return
+                time.sleep(self.poll_seconds * random.uniform(0.5, 1.0))  # noqa: S311 - so that workers do not collide
+            self._drain()
+
+    def _look_after(self) -> None:
+        """Children that ended, tasks whose worker died, and the sign that we are alive."""
+        for uuid, child in list(self.children.items()):
+            if child.poll() is not None:
+                del self.children[uuid]
+        queue.recover(self.engine)
+        self._breathe()
+
+    def _start_some(self) -> bool:
+        """A child for each task that there is room for; whether anything waits."""
+        waits = False
+        for row in queue.waiting(self.engine):
+            waits = True
+            if len(self.children) >= self.jobs:
+                break
+            if row.uuid not in self.children:
+                self.children[row.uuid] = subprocess.Popen(  # noqa: S603 - our own command line
+                    [*self.command(row.uuid)], stdin=subprocess.DEVNULL, start_new_session=True
+                )
+        return waits
+
+    def _drain(self) -> None:
+        """Ask the children to pause, and wait; those that do not hear are ended, and nothing of theirs is lost."""
+        log.info("Asked to stop: %d tasks are paused.", len(self.children))
+        self._tell_children(signal.SIGTERM)
+        give_up = time.monotonic() + self.grace_seconds
+        while self.children and time.monotonic() < give_up and self.asked < 2:  # noqa: PLR2004 - the second signal
+            self.children = {uuid: child for uuid, child in self.children.items() if child.poll() is None}
+            self._breathe()
+            time.sleep(0.05)
+        self._tell_children(signal.SIGKILL)
+        for child in self.children.values():
+            child.wait()
+
+    def _tell_children(self, number: signal.Signals) -> None:
+        for child in self.children.values():
+            if child.poll() is None:
+                child.send_signal(number)
+
+    def _breathe(self) -> None:
+        if self.health is None:
+            return
+        draft = self.health.with_name(f"{self.health.name}.{os.getpid()}")
+        draft.write_text(f"{codec.now()}\n", encoding="ascii")
+        draft.replace(self.health)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def ask(*_: Any) -> None:
+            self.asked += 1
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
