@@ -184,7 +184,8 @@ def test_ten_forced_compressions(engine):
         said = {message.seq: message for message in engine.read(task.uuid).messages()}
         assert said[pin].content.startswith("Never")
         for seq, message in said.items():
-            assert task.unfold(f"m{seq}") == (message.text or "")
+            calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+            assert task.unfold(f"m{seq}") == "\n".join(part for part in [message.text, *calls] if part)
 
 
 def test_one_result_larger_than_everything(engine):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import orihon
+from orihon.context import recall
 from orihon.context.repair import plain_name
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings import Settings
@@ -211,6 +212,12 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.add("user", "x", key=5), "key cannot be a int"),
         (lambda task: task.link("nonsense"), "key"),
         (lambda task: task.end_tangent("all"), "cannot keep"),
+        (lambda task: task.rewind("3"), "no message 3"),
+        (lambda task: task.unfold(3), "no handle"),
+        (lambda task: task.recall(5), "query cannot"),
+        (lambda task: task.compress(keep_recent="5"), "keep_recent"),
+        (lambda task: task.plan({"goal": "x"}), "not a step of a plan"),
+        (lambda task: task.link("moon"), "task key"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(engine, call, sentence):
@@ -353,6 +360,8 @@ def test_a_live_snapshot_at_the_end(engine):
         task.snapshot(goal="Fix the till")
         window = task.window()
         assert "Fix the till" in window.openai()[-1]["content"]
+        assert window.tokens == sum(message.tokens for message in window.messages)
+        assert window.report.by_source["snapshot"] == window.messages[-1].tokens
 
 
 def test_tangents(engine):
@@ -527,3 +536,39 @@ def test_a_reader_needs_no_lease(engine):
         assert list(reader.summaries()) == list(reader.plan()) == []
         with pytest.raises(NotFound):
             reader.message(77)
+
+
+def test_what_a_call_was_given_can_be_unfolded(engine):
+    """Arguments of any size come back whole, to the caller at once and to the model page by page."""
+    written = "x = 1\n" * 60_000
+    with begun(engine, context_length=30_000, tokens="bytes4") as task:
+        turn(task, calling(("read_file", {"content": written}), text="I write it."))
+        whole = task.unfold("m3")
+        assert whole == 'I write it.\nread_file({"content": "' + written.replace("\n", "\\n") + '"})'
+        task.add_reply(calling(("unfold", {"handle": "m3"})))
+        task.pending_calls()
+        pages = [task.window().openai()[-1]["content"]]
+        while "more lines: unfold" in pages[-1]:
+            rest = pages[-1].rpartition('lines="')[2].partition('"')[0]
+            pages.append(recall.unfold(task.history.everything(task.history.one(3)), lines=rest))
+        shown = [page.rpartition("\n[…")[0] or page for page in pages]
+        assert "".join("".join(shown).split("\n")) == "".join(whole.split("\n"))
+
+
+@pytest.mark.parametrize("result", [(number for number in ()), type("Later", (), {"__await__": lambda _: iter(())})()])
+def test_a_result_that_nobody_has_run_is_an_error(engine, result):
+    """A generator, or something to wait for, is no answer; the model and the person hear of it."""
+    with begun(engine) as task:
+        turn(task, calling(("read_file", {})), [result])
+        (record,) = engine.read(task.uuid).tools()
+        assert record.status == "error"
+        assert "nobody has run" in record.error
+
+
+def test_an_error_inside_a_tangent_that_was_left_is_the_one_to_hear(engine):
+    """What went wrong is not hidden by how the tangent ended."""
+    with begun(engine) as task:
+        mark = task.checkpoint()
+        with pytest.raises(ValueError, match="mine"), task.tangent("Why?"):
+            task.restore(mark)
+            raise ValueError("mine")

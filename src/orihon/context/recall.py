@@ -76,16 +76,25 @@ class Hit(msgspec.Struct, frozen=True):
 
 def seq_of(handle: str) -> int:
     """The number of the message that a handle names."""
-    found = _HANDLE.fullmatch(handle.strip())
+    found = _HANDLE.fullmatch(handle.strip()) if isinstance(handle, str) else None
     if found is None:
-        raise UsageError(f"There is no handle {handle[:40]!a}.", hint="A handle is m and a number, such as m4.")
+        raise UsageError(f"There is no handle {str(handle)[:40]!a}.", hint="A handle is m and a number, such as m4.")
     return int(found[1])
 
 
-def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
-    """A message's text, or some of its lines; an answer that would be too long says how to go on."""
+def whole(message: Message) -> str:
+    """All that a message says: its words, and the calls that it makes."""
     parts = [message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls)]
-    every = "\n".join(part for part in parts if part).split("\n")
+    return "\n".join(part for part in parts if part)
+
+
+def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
+    """A message's text, or some of its lines; an answer that would be too long says how to go on.
+
+    A line that fills half an answer counts as several, so that no part of it is out of reach.
+    """
+    most = max(1, max_chars // 2 - 1)
+    every = [line[at : at + most] for line in whole(message).split("\n") for at in range(0, len(line) or 1, most)]
     first, last = _range(lines, len(every))
     shown: list[str] = []
     room = max_chars
@@ -97,8 +106,6 @@ def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> 
     reached = first + len(shown) - 1
     if reached >= last:
         return "\n".join(shown)
-    if not shown:  # one line that is longer than the answer
-        return f"{every[first - 1][:max_chars]}\n[… line {first} has {len(every[first - 1]):,} characters]"
     following = f'unfold("m{message.seq}", lines="{reached + 1}-{last}")'
     return "\n".join([*shown, f"[… {last - reached:,} more lines: {following}]"])
 

@@ -72,7 +72,7 @@ class Branches(Writer):
         """Go back to just after message `to`; what came after it is for people only. Returns what `undo` takes."""
         with self.lock:
             self.check_running()
-            if not 0 <= to <= self.history.last:
+            if not isinstance(to, int) or not 0 <= to <= self.history.last:
                 raise UsageError(f"There is no message {to}.", hint=f"Give a number up to {self.history.last}.")
             return self.event("rewind", to=self._border(to))
 
@@ -116,7 +116,8 @@ class Branches(Writer):
         """Go back to a checkpoint; this can be undone."""
         with self.lock:
             self.check_running()
-            found = next(self.lease.store.read(self.uuid, Event, first=checkpoint, last=checkpoint), None)
+            known = self.lease.store.read(self.uuid, Event, first=checkpoint, last=checkpoint)
+            found = next(known, None) if isinstance(checkpoint, int) and checkpoint > 0 else None
             if found is None or found.type != "checkpoint":
                 raise NotFound(kind="checkpoint", id=str(checkpoint), hint="task.checkpoint(…) returned its number.")
             data = {name: found.data[name] for name in ("state", "tangents") if name in found.data}

@@ -131,7 +131,7 @@ class Calls(Branches):
                 message = self.history.one(lookup.seq_of(str(call.arguments.get("handle", ""))))
                 if not self.history.view.shows(message.seq):
                     raise UsageError(f"There is nothing under m{message.seq}.", hint="Use a handle that you see.")
-                content = lookup.unfold(message, lines=str(call.arguments.get("lines") or ""))
+                content = lookup.unfold(self.history.everything(message), lines=str(call.arguments.get("lines") or ""))
             else:
                 content = self.recall(str(call.arguments.get("query", "")), of=call.arguments.get("of") or "task")
         except OrihonError as error:
@@ -142,12 +142,12 @@ class Calls(Branches):
     def unfold(self, handle: str) -> str:
         """What a handle stands for, whole, as it is stored."""
         with self.lock:
-            message = self.history.one(lookup.seq_of(handle))
-        text = self.history.load(message.blob).decode("utf-8", "replace") if message.blob else message.text
-        return text or "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
+            return lookup.whole(self.history.everything(self.history.one(lookup.seq_of(handle))))
 
     def recall(self, query: str, *, of: Literal["task", "previous"] = "task") -> str:
         """The passages that say most about a query: in what the window hides, or in the run that was inherited."""
+        if not isinstance(query, str):
+            raise UsageError(f"A query cannot be {query!a:.40}.", hint="Give the words to look for.")
         if of == "previous":
             if not self.frozen.inherited_from:
                 return "There is no previous run of this task."

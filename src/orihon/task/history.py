@@ -106,13 +106,24 @@ class History:
             return message
         return msgspec.structs.replace(message, content=text, blob=None)
 
+    def everything(self, message: Message) -> Message:
+        """A message with all that lives in blobs, however large: its text, and the arguments of its calls."""
+        calls = [
+            msgspec.structs.replace(call, arguments=self.load(call.blob).decode("utf-8", "replace"), blob=None)
+            if call.blob is not None
+            else call
+            for call in message.tool_calls
+        ]
+        text = self.load(message.blob).decode("utf-8", "replace") if message.blob is not None else message.content
+        return msgspec.structs.replace(message, content=text, blob=None, tool_calls=calls)
+
     def load(self, blob: Blob) -> bytes:
         """The bytes of a blob."""
         return self.store.blob(self.uuid, blob.sha256)
 
     def one(self, seq: int) -> Message:
         """One message, whole."""
-        for message in self.read(seq, seq):
+        for message in self.read(seq, seq) if isinstance(seq, int) and seq > 0 else ():
             return message
         raise NotFound(kind="message", id=f"m{seq}")
 
@@ -225,7 +236,7 @@ class History:
             policy=policy,
             shelf=self._shelf,
         )
-        return msgspec.structs.replace(made, messages=[*made.messages, tail]) if tail else made
+        return made if tail is None else _with_tail(made, tail)
 
     def window(self, composed: Composed) -> Window:
         """What the model gets."""
@@ -271,6 +282,15 @@ class History:
             found = {fold.seq: StandIn(fold.seq, fold.text, fold.arguments, fold.tokens) for fold in stored}
             self._stand_ins = (folds.first, folds.last, found)
         return self._stand_ins[2]
+
+
+def _with_tail(made: Composed, tail: Message) -> Composed:
+    report = made.report
+    by_source = report.by_source | {"snapshot": tail.tokens}
+    report = msgspec.structs.replace(
+        report, tokens=report.tokens + tail.tokens, limit=report.limit + tail.tokens, by_source=by_source
+    )
+    return msgspec.structs.replace(made, messages=[*made.messages, tail], report=report)
 
 
 def stored_frozen(store: Store, metadata: Metadata) -> Frozen:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Generator, Iterable
 from typing import Any
 
 import msgspec
@@ -126,6 +126,8 @@ def content_of(result: Any) -> str | list[Part]:
         return result
     if isinstance(result, bytes | bytearray):
         return bytes(result).decode("utf-8", "replace")
+    if isinstance(result, Awaitable | Generator):
+        raise TypeError(f"a {type(result).__name__} was given, which nobody has run")
     result = _dumped(result)
     if isinstance(result, list) and result and all(map(_is_part, result)):
         return [_part(item) for item in result]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from orihon.context.compress import Compression
 from orihon.context.repair import plain_name
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
-from orihon.errors import UsageError
+from orihon.errors import TangentError, UsageError
 from orihon.handoff import Handoff
 from orihon.keys import TaskKey
 from orihon.planning.schema import entry
@@ -219,8 +219,8 @@ class Task(Endings):
 
     def compress(self, *, focus: str = "", keep_recent: int | None = None, dry_run: bool = False) -> Compression | None:
         """Summarise the older messages now; None when there is nothing to gain. `dry_run` changes nothing."""
-        if keep_recent is not None and keep_recent < 0:
-            raise UsageError(f"keep_recent cannot be {keep_recent}.", hint="Give 0 or more.")
+        if keep_recent is not None and (not isinstance(keep_recent, int) or keep_recent < 0):
+            raise UsageError(f"keep_recent cannot be {keep_recent!a:.40}.", hint="Give 0 or more.")
         with self.lock:
             self.check_running()
             if dry_run:
@@ -302,7 +302,8 @@ class Task(Endings):
                 self.add("user", question)
             yield
         except Exception:
-            self.leave(opened, "none")
+            with suppress(TangentError):  # it was left inside; the error that led here is the one to hear about
+                self.leave(opened, "none")
             raise
         self.leave(opened, keep)
 
@@ -314,9 +315,14 @@ class Task(Endings):
 
     def plan(self, value: Any) -> int:
         """Keep a plan, a revision, a reflection, a verification or the decision to plan again."""
+        try:
+            record = entry(self.uuid, value)
+        except KeyError as error:
+            hint = "orihon.planning.schema has Plan, Revision, Reflection, Verification and ReplanDecision."
+            raise UsageError(f"This is not a step of a plan: {value!a:.80}.", hint=hint) from error
         with self.lock:
             self.check_running()
-            return self.append(entry(self.uuid, value))
+            return self.append(record)
 
 
 def _is_note(message: Message) -> bool:
