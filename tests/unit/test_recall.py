@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.context.recall import MAX_CHARS, recall, said, seq_of, unfold
+from orihon.context.recall import recall, said, seq_of, unfold
 from orihon.errors import UsageError
 from orihon.records import Call, Message
 
