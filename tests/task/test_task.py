@@ -1,5 +1,6 @@
 """The task as a user writes it, over every store."""
 
+import json
 import logging
 import threading
 
@@ -9,7 +10,7 @@ import orihon
 from orihon.context import recall
 from orihon.context.repair import plain_name
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
-from orihon.settings import Settings
+from orihon.settings import History, Settings
 from rounds import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
@@ -572,3 +573,20 @@ def test_an_error_inside_a_tangent_that_was_left_is_the_one_to_hear(engine):
         with pytest.raises(ValueError, match="mine"), task.tangent("Why?"):
             task.restore(mark)
             raise ValueError("mine")
+
+
+def test_how_much_of_a_tree_is_shown_is_a_setting(url):
+    """The limits of seed 003, as `config.yaml` or a task sets them."""
+    tree = json.dumps(
+        {"role": "page", "children": [{"role": "button", "name": f"b{n}", "children": []} for n in range(90)]}
+    )
+    for options, shown in (({}, 20), ({"max_ui_children": 5}, 5)):
+        with orihon.open(url, settings=Settings()) as engine, begun(engine, window="importance", **options) as task:
+            turn(task, calling(("read_file", {})), [tree])
+            seen = task.window().openai()[-1]["content"]
+            assert seen.count('"button"') == shown
+            assert "truncated" in seen
+    few = Settings(history=History(max_ui_children=7))
+    with orihon.open(url, settings=few) as engine, begun(engine, window="importance") as task:
+        turn(task, calling(("read_file", {})), [tree])
+        assert task.window().openai()[-1]["content"].count('"button"') == 7

@@ -62,7 +62,6 @@ def test_a_gigantic_line_comes_in_pages():
     assert 'more lines: unfold("m4", lines="3-501")' in shown
 
 
-
 @pytest.mark.parametrize("handle", ["", "4", "m", "m0", "m-1", "m4; drop", "../m4", "m" + "9" * 40])
 def test_handles_are_checked(handle):
     """A handle is m and a number."""

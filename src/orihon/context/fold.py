@@ -35,13 +35,20 @@ AFTER_ERROR = 3  # lines after an error that belong to it
 _KNOWN_LINE = 10_000  # characters; a line is not looked at further than that
 
 
-def fold_content(text: str, *, max_chars: int, handle: str = "", is_error: bool = False) -> str:
+def fold_content(
+    text: str,
+    *,
+    max_chars: int,
+    handle: str = "",
+    is_error: bool = False,
+    ui: Limits = Limits(),  # noqa: B008 - frozen
+) -> str:
     """The text in at most `max_chars` characters, with what matters for its kind; itself if it is that short."""
     if len(text) <= max_chars or _MARK.fullmatch(text):
         return text
     value = parse(text)
     if isinstance(value, dict | list):
-        limits = Limits() if _UI.search(text, 0, 20_000) else _GENERAL
+        limits = ui if _UI.search(text, 0, 20_000) else _GENERAL
         while limits.nodes > 1:
             shown = fold_value(value, text, handle=handle, limits=limits)
             if len(shown) <= max_chars:

@@ -8,6 +8,7 @@ import msgspec
 
 from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.ranges import Ranges
+from orihon.context.tree import Limits
 from orihon.context.view import Folded
 from orihon.records import Message
 
@@ -35,6 +36,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_data_chars: int = 2000
     compression_threshold: float = 0.7
     phase: str = ""
+    ui: Limits = Limits()  # how much is shown of a tree of user interface elements
 
 
 class Texts(msgspec.Struct, frozen=True, kw_only=True):

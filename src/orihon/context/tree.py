@@ -17,7 +17,8 @@ from orihon.context.pieces import whole_character
 
 CUT = "[truncated]"
 DROPPED = frozenset({"description", "help"})
-DATA = frozenset({"data", "elementsJson", "webElements"})
+WEB_ELEMENTS = "webElements"
+DATA = frozenset({"data", "elementsJson", WEB_ELEMENTS})
 _MOST_LEVELS = 50  # of anything, tree or not: deeper text is not a window's matter
 
 
@@ -29,6 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
     depth: int = 2
     text_chars: int = 1000
     data_chars: int = 2000
+    web_elements: int = 200
 
     def tighter(self) -> Limits:
         """Half of everything but the depth, for a tree that is still too large."""
@@ -38,6 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
             depth=self.depth,
             text_chars=max(40, self.text_chars // 2),
             data_chars=max(40, self.data_chars // 2),
+            web_elements=max(1, self.web_elements // 2),
         )
 
 
@@ -91,7 +94,7 @@ class _Cutter:
             self._count("levels")
             return CUT
         if isinstance(value, list):
-            return self.list(value, depth=depth, level=level)
+            return self.list(value, depth=depth, level=level, key=key)
         if isinstance(value, dict):
             if depth or _is_node(value):
                 return self.object(value, depth=depth + _is_node(value), level=level)
@@ -107,12 +110,13 @@ class _Cutter:
             self._count("keys", len(value) - len(kept))
         return {key: self.value(inner, depth=depth, level=level + 1, key=key) for key, inner in kept.items()}
 
-    def list(self, value: list[Any], *, depth: int, level: int) -> Any:
+    def list(self, value: list[Any], *, depth: int, level: int, key: str = "") -> Any:
         objects = any(isinstance(item, dict) for item in value)
         if objects and depth >= self.limits.depth:
             self._count("nodes", _nodes(value))
             return CUT
-        most = self.limits.children if depth else self.limits.nodes
+        top = self.limits.web_elements if key == WEB_ELEMENTS else self.limits.nodes
+        most = self.limits.children if depth else top
         if len(value) > most:
             self._count("nodes" if objects else "items", _nodes(value[most:]) if objects else len(value) - most)
             value = value[:most]

@@ -23,6 +23,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, contains, joined, without
 from orihon.context.repair import Repairer
+from orihon.context.tree import Limits
 from orihon.context.units import is_prompt, unit_at, units_of
 from orihon.context.view import State, View
 from orihon.errors import BudgetTooSmall
@@ -76,7 +77,7 @@ def compose(
     """The window now; with a new batch of folds when it had become too full."""
     shelf = shelf or Shelf()
     shelf.look_at(view.state)
-    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf)
+    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui)
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
@@ -112,8 +113,9 @@ class _Desk:
         texts: Texts,
         handles: bool,  # noqa: FBT001
         shelf: Shelf,
+        ui: Limits,
     ) -> None:
-        self.shelf = shelf
+        self.shelf, self.ui = shelf, ui
         self.view, self.read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         covered = view.state.summary.ranges if view.state.summary else ()
@@ -322,7 +324,7 @@ class _Desk:
         small = {call.id: "{}" for call in message.tool_calls if self.counter.text(call.arguments) > cap // 4}
         chars = cap * 4
         while True:
-            made = StandIn(message.seq, fold_content(text, max_chars=chars, handle=handle), small)
+            made = StandIn(message.seq, fold_content(text, max_chars=chars, handle=handle, ui=self.ui), small)
             tokens = self._count(msgspec.structs.replace(apply(message, made), tokens=0))
             if tokens <= cap or chars < LEAST_TOKENS:
                 return msgspec.structs.replace(made, tokens=tokens)

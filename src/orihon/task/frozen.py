@@ -9,6 +9,7 @@ import msgspec
 
 from orihon.context.frame import Budget, Policy
 from orihon.context.recall import RECALL, UNFOLD
+from orihon.context.tree import Limits
 from orihon.errors import UsageError
 from orihon.settings import Count, Settings, Share, Whole
 from orihon.tokens import Counter, counter
@@ -40,7 +41,12 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Literal["prefix", "tail"] = "prefix"
     language: Literal["auto", "ja", "en"] = "auto"
     max_messages: Count = 24
+    max_text_chars: Count = 1000
     max_data_chars: Count = 2000
+    max_ui_nodes: Count = 200
+    max_ui_depth: Count = 2
+    max_ui_children: Count = 20
+    max_web_elements: Count = 200
     max_actions: Count = 8
     tools: list[Schema] | None = None
     inherited_from: str = ""
@@ -53,6 +59,14 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
             max_messages=self.max_messages,
             max_data_chars=self.max_data_chars,
             compression_threshold=self.compression_threshold,
+            ui=Limits(
+                nodes=self.max_ui_nodes,
+                children=self.max_ui_children,
+                depth=self.max_ui_depth,
+                text_chars=self.max_text_chars,
+                data_chars=self.max_data_chars,
+                web_elements=self.max_web_elements,
+            ),
         )
 
     @property
@@ -106,9 +120,7 @@ def freeze(settings: Settings, **given: Any) -> Frozen:
         "summary_prompt": storage.summary_prompt,
         "snapshot": settings.window.snapshot,
         "language": settings.window.language,
-        "max_messages": settings.history.max_messages,
-        "max_data_chars": settings.history.max_data_chars,
-        "max_actions": settings.history.max_actions,
+        **msgspec.structs.asdict(settings.history),
     }
     values |= {name: value for name, value in given.items() if value is not None}
     try:
