@@ -36,7 +36,7 @@ FLOORS = [
     ["yamlfile", "settings"],
     ["section"],
     ["planning.schema"],
-    ["codec", "tokens"],
+    ["codec", "tokens", "promptfile"],
     ["records"],
     ["secrets"],
     ["keys"],

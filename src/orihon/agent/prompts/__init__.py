@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 
+from orihon.promptfile import read
 
-@cache
-def prompt(name: str, language: str) -> str:
-    """The text of a prompt."""
-    from importlib import resources  # noqa: PLC0415 - it brings a megabyte of modules along
-
-    return resources.files(__name__).joinpath(f"{name}.{language}.txt").read_text(encoding="utf-8")
+prompt = partial(read, __name__)
