@@ -57,7 +57,7 @@ class Endings(Calls):
             self.interrupt(list(self._running.values()))
             while self.history.view.tangents:
                 self.event("end", keep="none")
-            self.update(activity="completing")  # whoever looks for what a crash left looks for this
+            self.update(activity="completing")  # by this those are found who died on the way
             self.event("note", ending=msgspec.to_builtins(ending))
             self.finish(ending)
 

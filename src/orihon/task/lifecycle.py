@@ -1,6 +1,6 @@
 """Which status may follow which, and how a task ends: in an order that a crash at any point cannot confuse.
 
-    note `ending` · activity `completing` · final summary · status, summary and handoff in one step · lease gone
+    activity `completing` · note `ending` · final summary · status, summary and handoff in one step · lease gone
 
 The note says how the task was to end, so that whoever takes it after a crash can finish it. The step that sets the
 status moves the directory and is all or nothing, so each outcome happens once.
