@@ -43,6 +43,24 @@ def test_the_sdist_can_be_tested(built):
     assert {"Makefile", "README.md", "LICENSE", "locks/dev.txt", "tests/conftest.py", "pyproject.toml"} <= names
 
 
+def test_the_sample_of_the_demo_travels(built):
+    """The shop, its log and the script are in the wheel and in the source."""
+    names = [
+        "issue.md",
+        "first.yaml",
+        "second.yaml",
+        "shop/orders.log",
+        "shop/shop/basket.py",
+        "shop/tests/test_basket.py",
+    ]
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        assert {f"orihon/cli/sample/{name}" for name in names} <= set(archive.namelist())
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"src/orihon/cli/sample/{name}" for name in names} <= inside
+
+
 def test_the_version_and_the_changelog_agree(root):
     """The newest entry of the changelog is the version that is installed."""
     first = next(

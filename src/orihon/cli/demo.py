@@ -163,12 +163,12 @@ def _tell_turn(lines: list[dict[str, Any]]) -> None:
 
 def _figures(first: Reader, second: Reader, killed: Act, resumed: Act) -> None:
     in_log = sum(message.tokens for message in first.messages())
-    in_window, compressions = resumed.last("tokens"), first.row.compression_count
+    in_window, compressions = resumed.last("tokens") or killed.last("tokens"), first.row.compression_count
     hidden = f"{in_log - in_window:,} hidden: folded {_times(_folds(first))}, summarised {_times(compressions)}"
     lost = max(0.0, resumed.first_window - killed.end) * 1000
     inherited = [message for message in second.messages() if message.key == HANDOFF_KEY]
     click.echo("\nWhat became of it:")
-    _say("messages kept", resumed.last("stored"), "all that was said and done, as plain lines of JSON")
+    _say("messages kept", sum(1 for _ in first.messages()), "all that was said and done, as plain lines of JSON")
     _say("tokens in the log", in_log)
     _say("tokens in the last window", in_window, hidden)
     _say("lost to the kill", f"{lost:,.0f} ms", "until the next window; a tool that was cut short is run again")

@@ -28,7 +28,7 @@ from orihon.task.window import Window
 from orihon.testing.model import ScriptedModel
 
 KEY = TaskKey.github("acme", "shop", issue=27)
-CONTEXT_LENGTH = 7_000  # so little that the log has to be folded and summarised
+CONTEXT_LENGTH = 6_000  # so little that the log has to be folded and summarised
 
 
 def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:

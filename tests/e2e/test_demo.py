@@ -1,0 +1,103 @@
+"""`orihon demo`: what it shows is so, wherever the agent is killed, and it fails when something is not so."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from orihon.cli import demo
+from orihon.records import Message
+
+EDIT_RUNS = 47  # lines of the agent after which its edit has begun
+
+
+def play(*arguments, cwd):
+    command = [sys.executable, "-m", "orihon", "demo", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+
+
+def failed(done):
+    return [line.split(maxsplit=1)[1] for line in done.stdout.splitlines() if line.lstrip().startswith("FAILED  ")]
+
+
+def broken_sample(folder, old, new):
+    """The sample, where the model of the first run says something else."""
+    shutil.copytree(demo.SAMPLE, folder)
+    script = folder / "first.yaml"
+    text = script.read_text(encoding="utf-8")
+    assert old in text
+    script.write_text(text.replace(old, new), encoding="utf-8")
+    return str(folder)
+
+
+def test_it_ends_well_and_says_what_happened(tmp_path):
+    """Exit code 0, the figures, and files that can be looked at as it says."""
+    done = play("--keep", "kept", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr
+    for words in ("FAILED (failures=3)", "kill -9: 25 messages", "hidden: folded", "lost to the kill", "Checked:"):
+        assert words in done.stdout
+    assert len(done.stdout.splitlines()) < 65
+    assert "lines=()" in (tmp_path / "kept" / "shop" / "shop" / "basket.py").read_text(encoding="utf-8")
+    logs = sorted((tmp_path / "kept" / "contexts" / "completed").glob("*/messages.jsonl"), key=os.path.getsize)
+    told = [json.loads(line) for line in logs[0].read_text(encoding="utf-8").splitlines()]
+    assert "previous run" in next(message["content"] for message in told if message.get("key") == "orihon:handoff")
+    assert play("--keep", "kept", cwd=tmp_path).returncode == 2  # what is there is not mixed with a new run
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 17, 34, 36, EDIT_RUNS, 48, 53])
+def test_it_goes_on_wherever_it_was_killed(tmp_path, lines):
+    """Before it began, between two messages, while a tool runs, after the edit, after the last words."""
+    done = play("--kill-after", str(lines), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())  # what it made is gone
+
+
+def test_a_fix_that_does_not_fix_fails_it(tmp_path):
+    """The checks are real: the tests of the shop still fail, and so does the command."""
+    sample = broken_sample(tmp_path / "sample", "self.lines = list(lines)", "self.lines = lines  # all is well")
+    done = play("--sample", sample, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "they pass now" in failed(done)
+
+
+def test_a_model_that_ends_too_early_fails_it(tmp_path):
+    """A task that is not completed is told, too."""
+    sample = broken_sample(tmp_path / "sample", "- Mended.", "- {status: 500, error: out of order}\n- Mended.")
+    done = play("--sample", sample, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "both tasks are completed" in failed(done)
+
+
+def test_an_agent_that_was_not_killed_fails_it(tmp_path):
+    """What is shown must have happened."""
+    done = play("--kill-after", "1000", cwd=tmp_path)
+    assert done.returncode == 1
+    assert failed(done) == ["the agent was killed with kill -9"]
+
+
+@pytest.mark.parametrize("change", ["lost", "lost since", "changed", "twice", "none"])
+def test_a_message_that_is_lost_fails_it(change):
+    """The log is compared with what was acknowledged, and with what was there after the kill."""
+    log = [Message(seq=seq, role="user", content=f"{seq}", timestamp="", tokens=1) for seq in range(1, 9)]
+    survived, now, told = log[:5], list(log), 5
+    if change == "lost":
+        told = 6
+    elif change == "lost since":
+        now = log[:7]
+    elif change == "changed":
+        now[2] = Message(seq=3, role="user", content="other", timestamp="", tokens=1)
+    elif change == "twice":
+        now.insert(6, log[6])
+    assert demo.is_whole(survived, now, told, 8) == (change == "none")
+
+
+def test_it_needs_no_sdk():
+    """The demo runs with the core dependencies alone."""
+    unwanted = {"openai", "anthropic", "mcp", "httpx2", "pytest"}
+    code = f"import sys, orihon.cli.demo; print(sorted({unwanted} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
