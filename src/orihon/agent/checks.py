@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import time
@@ -9,16 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from orihon import codec
 from orihon.agent.loop import PauseAsked, StopAsked
+from orihon.agent.sources.base import Arrivals
 from orihon.context.transcript import quoted
+from orihon.errors import SourceError
 from orihon.keys import TaskKey
 from orihon.settings import PauseResume, TaskStop
 from orihon.task.task import Task
 
+log = logging.getLogger("orihon")
+
 DRAINED = "drained"  # why a task paused that a worker takes up again
 COMMENTS_SECONDS = 30.0  # forges count requests
-SINCE = "comments_since"
+COMMENTS, ASSIGNED = "comments", "assigned"  # notes of a task
 
 _NEW_COMMENT = "New comment by {author}, written while you worked. Take it into account:\n{body}"
 
@@ -28,16 +32,28 @@ class Forge(Protocol):
 
     def new_comments(self, key: TaskKey, since: str) -> list[Any]: ...
 
-    def is_wanted(self, key: TaskKey) -> bool: ...
+    def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool: ...
 
 
-def pause_check(settings: PauseResume) -> Callable[[Task], None]:
-    """Pause as long as a file is there; only people remove it."""
-    signal, turns = Path(settings.signal_file), _every(settings.check_interval)
+def signal_files(settings: PauseResume, uuid: str) -> list[Path]:
+    """The files that ask a task to pause: the one for all, and its own beside it."""
+    everybody = Path(settings.signal_file)
+    return [everybody, everybody.with_name(f"{everybody.name}.{uuid}")] if settings.enabled else []
 
-    def check(_: Task) -> None:
-        if settings.enabled and turns() and signal.exists():
-            raise PauseAsked(f"{signal} is there")
+
+def asked_to_pause(settings: PauseResume, uuid: str) -> Path | None:
+    """The file that asks a task to pause, if there is one; only people remove it."""
+    return next((path for path in signal_files(settings, uuid) if path.exists()), None)
+
+
+def pause_check(settings: PauseResume, reason: str = "") -> Callable[[Task], None]:
+    """Pause as long as a file asks for it."""
+    turns = _every(settings.check_interval)
+
+    def check(task: Task) -> None:
+        found = asked_to_pause(settings, task.uuid) if turns() else None
+        if found is not None:
+            raise PauseAsked(reason or f"{found} is there")
 
     return check
 
@@ -45,31 +61,38 @@ def pause_check(settings: PauseResume) -> Callable[[Task], None]:
 def stop_check(
     source: Forge, settings: TaskStop, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[Task], None]:
-    """Stop when the bot was taken off the assignees."""
+    """Stop when the bot was taken off the assignees; that it was one of them is known from the log."""
     turns, seconds = _every(settings.check_interval), _seldom(settings.min_check_interval_seconds, clock)
 
     def check(task: Task) -> None:
-        if settings.enabled and turns() and seconds() and not source.is_wanted(task.row.key):
+        if not (settings.enabled and turns() and seconds()):
+            return
+        was_assigned = True if task.history.view.state.notes.get(ASSIGNED) is True else None
+        if not source.is_wanted(task.row.key, was_assigned=was_assigned):
             raise StopAsked("no longer assigned")
 
     return check
 
 
 def comment_check(source: Forge, clock: Callable[[], float] = time.monotonic) -> Callable[[Task], None]:
-    """New comments become messages; how far they were read is kept with the task."""
+    """New and changed comments become messages; which were read is kept with the task."""
     seconds = _seldom(COMMENTS_SECONDS, clock)
 
     def check(task: Task) -> None:
         if not seconds():
             return
-        since = str(task.history.view.state.notes.get(SINCE) or task.row.created_at)
-        comments = source.new_comments(task.row.key, since)
-        for comment in comments:
+        arrivals = Arrivals(task.history.view.state.notes.get(COMMENTS))
+        try:
+            comments = source.new_comments(task.row.key, arrivals.since or task.row.created_at)
+        except SourceError as error:
+            log.warning("New comments at %s are not known now, so it goes on: %s", task.row.key, error)
+            return
+        found = arrivals.fresh(comments)
+        for comment in found:
             said = _NEW_COMMENT.format(author=comment.author, body=quoted(comment.body))
             task.add("user", said, key=f"comment:{comment.id}:{comment.updated_at}")
-        if comments:
-            newest = max(str(comment.updated_at or comment.created_at or codec.now()) for comment in comments)
-            task.event("note", **{SINCE: newest})
+        if found:
+            task.event("note", **{COMMENTS: arrivals.state()})
 
     return check
 

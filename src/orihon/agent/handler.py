@@ -1,8 +1,8 @@
 """One task from its request to its end: the seeds' `TaskHandler`.
 
-However it ends, the status says how: done is completed, a limit, a tool that keeps failing or a model that cannot be
-reached is failed with the reason, an unassigned bot is stopped, a pause file or a signal is paused. Whoever asked hears
-of it by the label, after the status is on disk.
+However it ends, the status says how: done is completed, a limit, a tool that keeps failing or a model that refuses is
+failed with the reason, an unassigned bot is stopped. A pause file, a signal, or a provider that cannot be reached now
+is paused, and can be resumed. Whoever asked hears of it by the label, after the status is on disk.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from orihon.agent.checks import comment_check, pause_check, stop_check
+from orihon.agent.checks import ASSIGNED, COMMENTS, comment_check, pause_check, stop_check
 from orihon.agent.loop import Limits, Loop, Model, PauseAsked, Step, StopAsked, Watch
 from orihon.agent.prompts import prompt
+from orihon.agent.reporting import Reporting
+from orihon.agent.sources.base import Arrivals, Comment, Outcome, Source
 from orihon.context.language import language_of
 from orihon.engine import Orihon
-from orihon.errors import ContextError, LimitReached, OrihonError, RunError
+from orihon.errors import ContextError, LimitReached, OrihonError, RunError, ScriptError, SourceError
 from orihon.keys import TaskKey
 from orihon.records import Message, TaskRow
+from orihon.task.frozen import Summariser
 from orihon.task.task import Task
 
 log = logging.getLogger("orihon")
 
-Outcome = Literal["queued", "processing", "done", "failed", "paused", "stopped"]
 OUTCOMES: dict[str, Outcome] = {
-    "pending": "queued",
-    "running": "processing",
     "completed": "done",
     "failed": "failed",
     "paused": "paused",
@@ -40,21 +40,10 @@ OUTCOMES: dict[str, Outcome] = {
 class Tools(Protocol):
     """What can be done, and how it is described."""
 
-    schemas: list[dict[str, Any]]
+    @property
+    def schemas(self) -> list[dict[str, Any]]: ...
 
     def run(self, call: Any) -> Any: ...
-
-
-class Source(Protocol):
-    """Who hears of a task, and is asked about it."""
-
-    def mark(self, key: TaskKey, outcome: Outcome) -> None: ...
-
-    def say(self, key: TaskKey, text: str) -> str: ...
-
-    def new_comments(self, key: TaskKey, since: str) -> list[Any]: ...
-
-    def is_wanted(self, key: TaskKey) -> bool: ...
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +54,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     uuid: str | None = None
     system: str = ""  # empty means the prompt that comes with Orihon
+    comments: tuple[Comment, ...] = ()  # those that the request quotes
+    read_at: str = ""  # when they were read
+    assigned: bool = False  # whether the bot was, so that taking it off means stop
+    notes: dict[str, Any] = {}  # kept with the task, for whoever resumes it
 
 
 class TaskHandler:
@@ -82,55 +75,99 @@ class TaskHandler:
         checks: Sequence[Callable[[Task], None]] = (),
         watch: Watch | None = None,
         options: dict[str, Any] | None = None,
+        summariser: Summariser | None = None,
         workspace: Path | str | None = None,
         ask_user: Callable[[Sequence[str]], str | None] | None = None,
+        paused_by_file: str = "",
+        paused_by_signal: str = "interrupted",
+        paused_by_failure: str = "",
     ) -> None:
         self.engine, self.model, self.tools, self.source = engine, model, tools, source
         self.limits = limits or Limits(calls=engine.settings.max_llm_process_num)
         self.planning, self.checks, self.watch = planning, checks, watch
-        self.options = options or {}
+        self.options, self.summariser = options or {}, summariser
         self.workspace, self.ask_user = workspace, ask_user
+        self.paused_by_file, self.paused_by_signal = paused_by_file, paused_by_signal
+        self.paused_by_failure = paused_by_failure
 
     def handle(self, work: Work) -> TaskRow:
         """A new task; the row as it ended."""
-        options = self._summariser() | self.options
-        task = self.engine.start(work.key, uuid=work.uuid, user=work.user, tools=self.tools.schemas, **options)
+        task = self.engine.start(
+            work.key,
+            uuid=work.uuid,
+            user=work.user,
+            tools=self.tools.schemas,
+            summariser=self.summariser,
+            **self.options,
+        )
         return self.carry_on(task, work)
 
-    def resume(self, uuid: str) -> TaskRow:
+    def resume(self, uuid: str, work: Work | None = None) -> TaskRow:
         """Go on with a task that was begun."""
-        return self.carry_on(self.engine.resume(uuid, **self._summariser()))
+        return self.carry_on(self.engine.resume(uuid, summariser=self.summariser), work)
 
     def carry_on(self, task: Task, work: Work | None = None) -> TaskRow:
         """Run a task to its end, or until it has to wait; one that nobody has begun needs its work."""
-        self._tell(task.row.key, "processing")
-        if task.handoff is not None and not task.began:
-            self._say(task.row.key, task.handoff.notice)
-        with task:
-            try:
-                if work is not None:
-                    self._request(task, work)
-                self._work(task)
-            except PauseAsked as asked:
-                task.pause(str(asked))
-            except StopAsked as asked:
-                task.stop(str(asked))
-            except LimitReached as error:
-                task.fail(error.message, reason=f"limit: {error.limit}")
-            except (ContextError, RunError) as error:
-                task.fail(error.message, reason=type(error).__name__)
-        self._tell(task.row.key, OUTCOMES[task.row.status])
+        reporting = Reporting(self.source, task, self.engine.settings.planning.progress_comment)
+        try:
+            with task:
+                self._tell(task, "processing")
+                try:
+                    if work is not None and not task.began:
+                        self._request(task, work)
+                    self._work(task, reporting)
+                    self._link(task)
+                except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - `_leave` raises it again
+                    reporting.keep()
+                    self._leave(task, error)
+        finally:
+            outcome = OUTCOMES.get(task.row.status)
+            if outcome is not None:  # else somebody else has the task now, and says what becomes of it
+                reporting.finish(task.row)
+                self._tell(task, outcome)
         return task.row
+
+    def _leave(self, task: Task, error: BaseException) -> None:
+        """End the task, or let it wait, as the error says; what is none of ours is raised again."""
+        match error:
+            case PauseAsked():
+                task.pause(str(error))
+            case StopAsked():
+                task.stop(str(error))
+            case LimitReached():
+                task.fail(error.message, reason=f"limit: {error.limit}")
+            case ContextError() | RunError() if error.retryable:
+                task.pause(f"{self.paused_by_failure}{error.message}")
+            case ContextError() | RunError() | ScriptError():
+                task.fail(error.message, reason=type(error).__name__)
+            case KeyboardInterrupt() | SystemExit():
+                task.pause(self.paused_by_signal)
+                raise error
+            case _:
+                raise error
 
     def _request(self, task: Task, work: Work) -> None:
         """The first two messages; said with keys, so that a start after a crash does not say them twice."""
+        if self.source is not None and task.handoff is not None:
+            self._say(task.row.key, task.handoff.notice)
+        arrivals = Arrivals({"since": work.read_at})
+        arrivals.fresh(work.comments)
+        known = {COMMENTS: arrivals.state(), ASSIGNED: work.assigned} if self.source is not None else {}
+        if work.notes or known:
+            task.event("note", **work.notes, **known)
         said = Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)
         language = task.frozen.language if task.frozen.language != "auto" else language_of([said])
-        task.add("system", work.system or prompt("system", language), key="orihon:system")
+        system = [work.system or prompt("system", language), self.engine.settings.system_prompt]
+        task.add("system", "\n\n".join(text.strip() for text in system if text.strip()), key="orihon:system")
         task.add("user", work.request, key="orihon:request")
 
-    def _work(self, task: Task) -> None:
-        loop = Loop(task, self.model, self.tools, checks=self._checks(), limits=self.limits, watch=self.watch)
+    def _work(self, task: Task, reporting: Reporting) -> None:
+        def watch(step: Step) -> None:
+            reporting.watch(step)
+            if self.watch is not None:
+                self.watch(step)
+
+        loop = Loop(task, self.model, self.tools, checks=self._checks(), limits=self.limits, watch=watch)
         if self.planning:
             from orihon.planning.coordinator import PlanningCoordinator  # noqa: PLC0415 - only those who plan need it
 
@@ -140,30 +177,41 @@ class TaskHandler:
 
     def _checks(self) -> list[Callable[[Task], None]]:
         settings = self.engine.settings
-        checks = [*self.checks, pause_check(settings.pause_resume)]
+        checks = [*self.checks, pause_check(settings.pause_resume, self.paused_by_file)]
         if self.source is not None:
             checks += [stop_check(self.source, settings.task_stop), comment_check(self.source)]
         return checks
 
-    def _summariser(self) -> dict[str, Any]:
-        ask = getattr(self.model, "ask", None)
-        return {"summariser": ask} if callable(ask) else {}
+    def _link(self, task: Task) -> None:
+        """Keep which pull request the issue became, so that its first run inherits."""
+        if self.source is None or task.row.linked_key:
+            return
+        try:
+            found = self.source.linked(task.row.key)
+        except SourceError as error:
+            log.warning("Whether %s is linked to something is not known now: %s", task.row.key, error)
+            return
+        if found is not None and found != task.row.key:
+            task.link(found)
 
-    def _tell(self, key: TaskKey, outcome: Outcome) -> None:
+    def _tell(self, task: Task, outcome: Outcome) -> None:
         """A label is for people: that a forge cannot be reached must not end a task."""
         if self.watch is not None:
             self.watch(Step(kind="note", text=outcome))
-        if self.source is None:
-            return
-        try:
-            self.source.mark(key, outcome)
-        except OrihonError as error:
-            log.warning("%s could not be marked as %s: %s", key, outcome, error)
+        if self.source is not None:
+            tell(self.source, task.row.key, outcome)
 
     def _say(self, key: TaskKey, text: str) -> None:
-        if self.source is None:
-            return
         try:
-            self.source.say(key, text)
+            if self.source is not None and text:
+                self.source.say(key, text)
         except OrihonError as error:
             log.warning("Nobody could be told at %s: %s", key, error)
+
+
+def tell(source: Source, key: TaskKey, outcome: Outcome) -> None:
+    """Set the label; what goes wrong is only logged."""
+    try:
+        source.mark(key, outcome)
+    except OrihonError as error:
+        log.warning("%s could not be marked as %s: %s", key, outcome, error)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from orihon.agent.models.base import was_cut
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
 from orihon.task.runs import PendingCall
@@ -19,6 +20,7 @@ from orihon.task.task import Task
 from orihon.task.window import Window
 
 MAX_FAILURES = 3  # of one tool, or of replies that say nothing, in a row
+MAX_CUTS = 5  # replies in a row that ran out of tokens
 STATS_EVERY = 5
 
 
@@ -59,6 +61,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # turn, text, call, result, note
     text: str = ""
     turn: int = 0
+    phase: str = ""
     tokens: int = 0
     limit: int = 0
     by_source: dict[str, int] = {}
@@ -89,6 +92,8 @@ class Loop:
         self._clock, self._began = clock, clock()
         self._failures: dict[str, int] = {}
         self._silent = 0
+        self._halves: list[str] = []  # of a text that the model could not end in one reply
+        self._is_cut = False
         self._spent: float | None = None if limits.cost is not None else 0.0
 
     def ask(self, text: str, *, key: str | None = None, schema: dict[str, Any] | None = None) -> str:
@@ -108,7 +113,8 @@ class Loop:
         said = ""
         self._run_pending()  # what was asked for before a pause
         while self.task.wants_reply():
-            said = self.turn(schema=schema).text
+            halves = "".join(self._halves)
+            said = halves + self.turn(schema=schema).text
         return said
 
     def turn(self, *, schema: dict[str, Any] | None = None) -> Message:
@@ -116,6 +122,7 @@ class Loop:
         self.look()
         message = self._reply(schema)
         self._watch_for_silence(message)
+        self._watch_for_halves(message)
         self._run_pending()
         return message
 
@@ -150,6 +157,7 @@ class Loop:
             except ContextOverflow:
                 self.task.tighten()  # it says when there is nothing left to fold
                 continue
+            self._is_cut = isinstance(reply, dict) and was_cut(reply)
             message = self.task.history.one(self.task.add_reply(reply))
             self._spent = self.cost + (_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
@@ -171,6 +179,18 @@ class Loop:
             raise ModelError(f"The model said nothing {self._silent} times in a row.")
         if self._silent:
             self.task.add("user", _SAY_SOMETHING)
+
+    def _watch_for_halves(self, message: Message) -> None:
+        """A text that broke off is no answer: the model is asked for the rest. A call that broke off reads why."""
+        if not self._is_cut or message.tool_calls or not message.text.strip():
+            self._halves = []
+            return
+        self._halves.append(message.text)
+        if len(self._halves) >= MAX_CUTS:
+            raise ModelError(
+                f"The model's reply was cut {MAX_CUTS} times in a row.", hint="Set a larger `window.reserved_output`."
+            )
+        self.task.add("user", _GO_ON)
 
     def _check_limits(self) -> None:
         row, limits = self.task.row, self.limits
@@ -198,6 +218,7 @@ class Loop:
             Step(
                 kind="turn",
                 turn=turn,
+                phase=self.task.snapshot().current_phase,
                 tokens=report.tokens,
                 limit=report.limit,
                 by_source=report.by_source,
@@ -217,4 +238,5 @@ def _cost(usage: Usage, limits: Limits) -> float:
     return spent / 1_000_000
 
 
+_GO_ON = "Your last reply was cut because it was too long. Go on exactly where it broke off; repeat nothing."
 _SAY_SOMETHING = "Your last reply was empty. Go on with the task, or say that it is done."

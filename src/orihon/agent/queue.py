@@ -2,40 +2,56 @@
 
 A queued task is a task of status `pending` with a note that says what is to be done. Taking it is taking its lease, so
 two workers never have the same one; two tasks with the same key never run at once. It is acknowledged by ending. One
-whose worker died goes back, three times at most; then it has failed.
+whose worker died goes back, and has failed when that happened three times. What a worker had to pause is taken up
+again: after a drain at once, after a pause when the pause file is gone, after a failure of a provider a while later.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from orihon.agent.checks import DRAINED
+from orihon.agent.checks import DRAINED, asked_to_pause
+from orihon.agent.sources.base import Source
+from orihon.agent.tools.approval import Approve
 from orihon.engine import Orihon
-from orihon.errors import Conflict, LeaseHeld, NotFound
+from orihon.errors import Conflict, LeaseHeld, NotFound, SourceError, StoreError
 from orihon.keys import TaskKey
-from orihon.records import TaskRow
+from orihon.records import Event, TaskRow
 from orihon.stores.base import Query
-from orihon.task.lifecycle import INTERRUPTED
+from orihon.task.history import last_number, load_view
+from orihon.task.lifecycle import INTERRUPTED, ending_of
 from orihon.task.task import Task
 
 log = logging.getLogger("orihon")
 
 MAX_ATTEMPTS = 3
+AGAIN_SECONDS = 300.0  # before a task is taken up again whose provider failed
 WORK = "work"
+BY_FILE, FAILED = "paused by file", "to be tried again: "  # why a worker paused a task, beside `DRAINED`
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a queued task is about: a text, or an item that its source can be asked for."""
+    """What a task is about, and how it is to be run: a text, a file, or an item of a forge."""
 
-    request: str = ""
-    source: str = "local"
-    workspace: str = ""
+    request: str = ""  # a text
+    file: str = ""  # of the source `local`
+    workspace: str = "."
     model: str = ""
-    plan: bool = False
+    plan: bool | None = None  # None means what the settings say
+    approve: Approve = "ask"
+    context_length: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    prices: tuple[float, float] = (0.0, 0.0)
+    queued: bool = False  # workers may take it, and give it back
 
 
 def enqueue(
@@ -44,73 +60,131 @@ def enqueue(
     """Put a task in the queue; its id."""
     task = engine.start(key, uuid=uuid, user=user, queued=True)
     try:
-        task.event("note", **{WORK: msgspec.to_builtins(job)})
+        # the priority first: a task without its work is not taken yet
         task.update(priority=priority)
+        task.event("note", **{WORK: msgspec.to_builtins(msgspec.structs.replace(job, queued=True))})
         task.lease.sync()
     finally:
         task.lease.close()
     return task.uuid
 
 
-def job_of(task: Task) -> Job | None:
-    """What a task was queued for; None if it was not."""
+def is_known(engine: Orihon, key: TaskKey) -> bool:
+    """Whether a task on the same thing waits, runs or is paused."""
+    return next(engine.tasks(status=("pending", "running", "paused"), key=key), None) is not None
+
+
+def fetch(engine: Orihon, source: Source, job: Job) -> list[str]:
+    """Queue what a source has to do, but nothing twice; the ids of the new tasks."""
+    made = []
     try:
-        return msgspec.convert(task.history.view.state.notes.get(WORK), Job)
+        for item in source.find():
+            if not is_known(engine, item.key):
+                local = msgspec.structs.replace(job, file=item.url) if item.key.task_source == "local" else job
+                made.append(enqueue(engine, item.key, local, user=source.user_of(item) or None))
+    except SourceError as error:
+        log.warning("New work could not be looked for: %s", error)
+    return made
+
+
+def job_of(engine: Orihon, uuid: str) -> Job | None:
+    """What a task is about; None if nobody noted it."""
+    store = engine.store
+    notes = load_view(store, uuid, last_number(store, uuid, Event)).state.notes
+    try:
+        return msgspec.convert(notes.get(WORK), Job)
     except msgspec.ValidationError:
         return None
 
 
 def waiting(engine: Orihon) -> Iterator[TaskRow]:
     """Tasks that can be taken, the most urgent and then the oldest first; none whose key is at work."""
-    store = engine.store
+    store, settings = engine.store, engine.settings.pause_resume
+    if settings.enabled and Path(settings.signal_file).exists():
+        return
     busy = {row.task_key for row in store.find(Query(status=("running",)))}
-    drained = (row for row in store.find(Query(status=("paused",))) if row.reason == DRAINED)
+    paused = (row for row in store.find(Query(status=("paused",))) if _is_due(row, settings.paused_task_expiry_days))
     rows = sorted(
-        (*drained, *store.find(Query(status=("pending",)))), key=lambda row: (-row.priority, row.created_at, row.uuid)
+        (*paused, *store.find(Query(status=("pending",)))), key=lambda row: (-row.priority, row.created_at, row.uuid)
     )
     for row in rows:
-        if row.task_key not in busy:
+        if row.task_key not in busy and asked_to_pause(settings, row.uuid) is None:
             busy.add(row.task_key)
             yield row
+
+
+def _is_due(row: TaskRow, expiry_days: int) -> bool:
+    """Whether a paused task is to be taken up again by itself."""
+    reason, paused_at = row.reason or "", row.updated_at or row.created_at
+    if paused_at < _ago(days=expiry_days):
+        return False
+    return reason in {DRAINED, BY_FILE} or (reason.startswith(FAILED) and paused_at < _ago(seconds=AGAIN_SECONDS))
+
+
+def _ago(**time: float) -> str:
+    return (datetime.now(UTC) - timedelta(**time)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def claim(engine: Orihon, uuid: str, **options: Any) -> Task | None:
     """Take a task that waits; None when somebody else was first, or works on the same thing."""
     try:
-        row = engine.row(uuid)
-        if row.status not in {"pending", "paused"}:
+        before = engine.row(uuid)
+        if before.status not in {"pending", "paused"}:
             return None
-        task = engine.resume(uuid, **(options if row.status == "pending" else {}))
+        fresh = before.status == "pending" and before.started_at is None
+        summariser = options.pop("summariser", None)
+        task = engine.resume(uuid, summariser=summariser, **(options if fresh else {}))
     except (LeaseHeld, NotFound, Conflict):
         return None
     if any(row.uuid != uuid for row in engine.tasks(status="running", key=task.row.task_key)):
-        give_back(task)  # two took two tasks with one key at the same moment: both try again later
+        give_back(task, before)  # two took two tasks with one key at the same moment: both try again later
         return None
     return task
 
 
-def give_back(task: Task) -> None:
-    """Put a task back into the queue, as it is."""
-    task.update(status="pending", activity="")
+def give_back(task: Task, before: TaskRow) -> None:
+    """Put a task back into the queue, as it was."""
+    task.update(status=before.status, reason=before.reason, activity="")
     task.lease.close()
 
 
-def recover(engine: Orihon) -> list[str]:
-    """Tasks whose worker died: back into the queue, or failed after three times. The ids of those that went back."""
-    back = []
+class Recovered(msgspec.Struct, frozen=True):
+    """What became of a task whose process died."""
+
+    row: TaskRow
+    job: Job | None
+
+
+def recover(engine: Orihon) -> list[Recovered]:
+    """Tasks whose process died: an ending that was begun is finished, a queued one goes back or fails.
+
+    One that nobody queued has failed as interrupted: whoever started it can resume it.
+    """
+    found = []
     for row in list(engine.tasks(status="running")):
         try:
-            lease = engine.store.lease(row.uuid)
+            with engine.store.lease(row.uuid) as lease:
+                task = engine.taken(lease)
+                if task.row.status == "running":
+                    job = job_of(engine, row.uuid)
+                    _settle(task, job)
+                    found.append(Recovered(task.row, job))
         except (LeaseHeld, NotFound):
             continue
-        with lease:
-            task = engine.taken(lease)
-            if task.row.status != "running" or job_of(task) is None:
-                continue
-            if task.row.attempts + 1 >= MAX_ATTEMPTS:
-                task.fail(f"The worker died {MAX_ATTEMPTS} times.", reason=INTERRUPTED)
-                continue
-            task.update(add={"attempts": 1}, status="pending", activity="")
-            back.append(row.uuid)
-            log.warning("[uuid:%s] Its worker died; it is back in the queue.", row.uuid[:8])
-    return back
+        except StoreError as error:
+            log.warning("[uuid:%s] Its process died, and it cannot be taken up: %s", row.uuid[:8], error)
+    return found
+
+
+def _settle(task: Task, job: Job | None) -> None:
+    ending = ending_of(task.history.view.state.notes)
+    if ending is not None:
+        task.finish(ending)
+    elif job is None or not job.queued:
+        task.fail("The process that ran it died.", reason=INTERRUPTED)
+    elif task.row.attempts + 1 >= MAX_ATTEMPTS:
+        task.fail(f"The worker died {MAX_ATTEMPTS} times.", reason=INTERRUPTED)
+    else:
+        task.interrupt_lost()
+        task.update(add={"attempts": 1}, status="pending", activity="")
+        task.log.warning("Its worker died; it is back in the queue.")

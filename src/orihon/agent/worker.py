@@ -2,7 +2,8 @@
 
 The parent looks for tasks and starts a child for each; the child takes the lease, runs the task and ends. When the
 parent is asked to stop it takes no more, asks its children to pause, and waits for them; what they paused is taken up
-again by the next worker. A second signal ends the children at once, and their tasks go back into the queue.
+again by the next worker. A second signal interrupts what the children do, and their tasks are paused all the same. A
+parent that is killed takes nobody along: its children go on, and other workers leave their tasks alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from orihon.engine import Orihon
 log = logging.getLogger("orihon")
 
 POLL_SECONDS = 1.0
+FIND_SECONDS = 60.0  # between two looks for new work
 GRACE_SECONDS = 600.0  # a model call may take that long
+LAST_SECONDS = 10.0  # for whoever was interrupted
+BACKOFF_SECONDS = (0.5, 60.0)  # before a child for the same task is started again
 
 
 class Worker:
@@ -38,13 +42,18 @@ class Worker:
         *,
         jobs: int = 1,
         health: Path | None = None,
+        find: Callable[[], object] | None = None,
+        recovered: Callable[[queue.Recovered], object] | None = None,
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self.engine, self.command, self.jobs, self.health = engine, command, jobs, health
+        self.find, self.recovered = find, recovered
         self.poll_seconds, self.grace_seconds = poll_seconds, grace_seconds
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.asked = 0  # how often somebody asked us to stop
+        self._find_at = 0.0
+        self._starts: dict[str, tuple[int, float]] = {}  # how often a child was started, and when it may be again
 
     def run(self, *, once: bool = False) -> None:
         """Work until asked to stop; `once` until nothing waits."""
@@ -58,12 +67,24 @@ class Worker:
             self._drain()
 
     def _look_after(self) -> None:
-        """Children that ended, tasks whose worker died, and the sign that we are alive."""
+        """Children that ended, tasks whose worker died, new work, and the sign that we are alive."""
+        self._breathe()
         for uuid, child in list(self.children.items()):
             if child.poll() is not None:
                 del self.children[uuid]
-        queue.recover(self.engine)
-        self._breathe()
+                self._wait_a_little(uuid)
+        for one in queue.recover(self.engine):
+            if self.recovered is not None:
+                self.recovered(one)
+        if self.find is not None and time.monotonic() >= self._find_at:
+            self.find()
+            self._find_at = time.monotonic() + FIND_SECONDS
+
+    def _wait_a_little(self, uuid: str) -> None:
+        """A task that is still there after its child has ended is not tried at once, and ever less often."""
+        count = self._starts.get(uuid, (0, 0.0))[0]
+        first, most = BACKOFF_SECONDS
+        self._starts[uuid] = (count + 1, time.monotonic() + min(most, first * 2**count))
 
     def _start_some(self) -> bool:
         """A child for each task that there is room for; whether anything waits."""
@@ -72,21 +93,23 @@ class Worker:
             waits = True
             if len(self.children) >= self.jobs:
                 break
-            if row.uuid not in self.children:
-                self.children[row.uuid] = subprocess.Popen(  # noqa: S603 - our own command line
-                    [*self.command(row.uuid)], stdin=subprocess.DEVNULL, start_new_session=True
-                )
+            if row.uuid in self.children or self._starts.get(row.uuid, (0, 0.0))[1] > time.monotonic():
+                continue
+            self.children[row.uuid] = subprocess.Popen(  # noqa: S603 - our own command line
+                [*self.command(row.uuid)], stdin=subprocess.DEVNULL, start_new_session=True
+            )
         return waits
 
     def _drain(self) -> None:
         """Ask the children to pause, and wait; those that do not hear are ended, and nothing of theirs is lost."""
         log.info("Asked to stop: %d tasks are paused.", len(self.children))
-        self._tell_children(signal.SIGTERM)
-        give_up = time.monotonic() + self.grace_seconds
-        while self.children and time.monotonic() < give_up and self.asked < 2:  # noqa: PLR2004 - the second signal
-            self.children = {uuid: child for uuid, child in self.children.items() if child.poll() is None}
-            self._breathe()
-            time.sleep(0.05)
+        for number, patience in ((signal.SIGTERM, self.grace_seconds), (signal.SIGTERM, LAST_SECONDS)):
+            self._tell_children(number)
+            give_up, asked = time.monotonic() + patience, self.asked
+            while self.children and time.monotonic() < give_up and self.asked == asked:
+                self.children = {uuid: child for uuid, child in self.children.items() if child.poll() is None}
+                self._breathe()
+                time.sleep(0.05)
         self._tell_children(signal.SIGKILL)
         for child in self.children.values():
             child.wait()

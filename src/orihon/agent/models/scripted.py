@@ -47,6 +47,16 @@ class ScriptedReplies:
                 raise ScriptError(sentence) from error
         return text
 
+    def begin_after(self, calls: int) -> None:
+        """Go on where an earlier process ended: after so many replies, and the failures among and behind them."""
+        for place, reply in enumerate(self.script.replies):
+            is_failure = isinstance(reply, dict) and "error" in reply
+            if not calls and not is_failure:
+                self.script.used = place
+                return
+            calls -= not is_failure
+        self.script.used = len(self.script.replies)
+
     def close(self) -> None:
         """Complain of replies that were not used, and of requests that got none."""
         self.script.close()

@@ -63,6 +63,10 @@ class Local:
         self.path = _path(what)
         self.text = str(what) if self.path is None else ""
 
+    def keys(self) -> list[TaskKey]:
+        """What there is, whatever its status."""
+        return list(self._keys())
+
     def find(self) -> Iterator[Item]:
         for key in self._keys():
             try:
