@@ -7,10 +7,10 @@ and an exit code that tells a script which branch of the error tree it was. A tr
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
-from typing import Any
 
 import click
 
@@ -21,7 +21,12 @@ COMMANDS = {
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
     "doctor": "look whether all is well with a store, and repair it",
+    "enqueue": "put a task into the queue",
     "inherit": "show what a new task would take over from an earlier one",
+    "pause": "ask one task, or all, to pause",
+    "run": "work on a text, a file or an issue until it is done",
+    "unpause": "let paused tasks go on",
+    "worker": "take tasks out of the queue, one process each",
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 
@@ -45,10 +50,22 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error, and what is logged.")
 @click.version_option(package_name="orihon", prog_name="orihon")
-def cli(**_: Any) -> None:
+def cli(*, debug: bool) -> None:
     """Keep the whole history of an LLM agent on disk and fold it so that it fits in the model's window."""
+    if debug:
+        show_log(logging.DEBUG)
+
+
+def show_log(level: int) -> None:
+    """Print what Orihon logs on standard error; other libraries stay silent."""
+    log = logging.getLogger("orihon")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(level)
 
 
 def main(arguments: list[str] | None = None) -> None:

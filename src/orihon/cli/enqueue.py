@@ -1,0 +1,42 @@
+"""`orihon enqueue`: put a task into the queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from orihon.agent import queue
+from orihon.agent.setup import opened_source, targets_of
+from orihon.cli.jobs import job, job_options
+from orihon.cli.worker import shared
+from orihon.config import load
+from orihon.engine import open_engine
+
+
+@click.command()
+@click.argument("what", metavar="TEXT|FILE|DIRECTORY|URL")
+@job_options
+@click.option("--priority", type=int, default=0, show_default=True, help="The highest is taken first.")
+def enqueue(what: str, *, priority: int, **options: Any) -> None:
+    """Put a task into the queue, for `orihon worker`, and print its id; of a directory, each file that asks for work.
+
+    Nobody can be asked while it runs, so without --approve the model may edit files, and nothing else.
+
+    \b
+    orihon enqueue "Mend the shop" --approve all
+    orihon enqueue issues/ --priority 5
+    orihon enqueue https://github.com/acme/shop/issues/27
+    """
+    settings = load()
+    with open_engine(shared(options["store"], settings), settings=settings) as engine:
+        for target in targets_of(what, settings):
+            made = job(options, request=target.request, file=target.file, approve="edits")
+            user = options["user"]
+            source = opened_source(target.key, made, settings)
+            if source is not None:
+                try:
+                    user = user or source.user_of(source.get(target.key)) or None
+                finally:
+                    source.close()
+            click.echo(queue.enqueue(engine, target.key, made, user=user, priority=priority))

@@ -1,0 +1,51 @@
+"""`orihon pause`: ask one task, or all, to pause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from orihon.agent.checks import signal_files
+from orihon.codec import now
+from orihon.config import load
+from orihon.engine import open_engine
+from orihon.errors import SettingsError, UsageError
+
+
+@click.command()
+@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+@click.option("--all", "everybody", is_flag=True, help="All tasks, and those that will be started.")
+@click.option("--store", help="The store instead of that of the settings.")
+def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None:
+    """Ask tasks to pause, by a file that they look for before each call of the model.
+
+    `orihon unpause` takes the file away; then workers go on with what they paused, and `orihon run --resume UUID` with
+    the rest. A task that waits in the queue is not begun while it is to pause.
+
+    \b
+    orihon pause 550e8400
+    orihon pause --all
+    """
+    for path in files(uuids, store, everybody=everybody):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{now()}\n", encoding="ascii")
+        click.echo(str(path))
+
+
+def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> Iterator[Path]:
+    """The files that ask for it."""
+    if bool(uuids) == everybody:
+        raise UsageError("Say which tasks.", hint="Give ids, or --all.")
+    settings = load()
+    if not settings.pause_resume.enabled:
+        raise SettingsError(
+            "`pause_resume.enabled` is off, so no task looks for the file.", path="pause_resume.enabled"
+        )
+    if everybody:
+        yield Path(settings.pause_resume.signal_file)
+        return
+    with open_engine(store, settings=settings) as engine:
+        for uuid in uuids:
+            yield signal_files(settings.pause_resume, engine.row(uuid).uuid)[1]

@@ -1,0 +1,25 @@
+"""`orihon unpause`: let paused tasks go on."""
+
+from __future__ import annotations
+
+import click
+
+from orihon.cli.pause import files
+
+
+@click.command()
+@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+@click.option("--all", "everybody", is_flag=True, help="Take the file for all tasks away; those of single tasks stay.")
+@click.option("--store", help="The store instead of that of the settings.")
+def unpause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None:
+    """Take the files away that ask tasks to pause.
+
+    Workers go on with what they paused; `orihon run --resume UUID` goes on with a task that was run by hand.
+
+    \b
+    orihon unpause 550e8400
+    orihon unpause --all
+    """
+    for path in files(uuids, store, everybody=everybody):
+        click.echo(f"{path} is gone." if path.exists() else f"{path} was not there.")
+        path.unlink(missing_ok=True)

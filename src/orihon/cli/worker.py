@@ -1,0 +1,102 @@
+"""`orihon worker`: take tasks out of the queue, one process each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from orihon.agent import queue
+from orihon.agent.checks import Drain
+from orihon.agent.setup import mark, run_queued
+from orihon.agent.sources import Source, open_source
+from orihon.agent.worker import Worker
+from orihon.cli import show_log
+from orihon.cli.jobs import job, job_options
+from orihon.config import load
+from orihon.engine import Orihon, open_engine
+from orihon.errors import UsageError
+from orihon.settings import Settings
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="End when nothing waits any more.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Tasks at the same time.")
+@click.option(
+    "--health", type=click.Path(dir_okay=False, path_type=Path), help="A file that holds the time, while all is well."
+)
+@click.option("--source", "place", metavar="github|gitlab|DIRECTORY", help="Look for new work there, once a minute.")
+@job_options
+@click.option("--task", "uuid", hidden=True, help="Run this one task of the queue, and end.")
+@click.pass_context
+def worker(
+    context: click.Context,
+    /,
+    place: str | None,
+    uuid: str | None,
+    health: Path | None,
+    *,
+    once: bool,
+    jobs: int,
+    **options: Any,
+) -> None:
+    """Take tasks out of the queue and run them, each in a process of its own; several workers may share a store.
+
+    A task whose process died goes back, and has failed when that happened three times. SIGTERM and Ctrl-C pause what
+    runs, and the next worker goes on with it. The options of a run are for the work that --source finds.
+
+    \b
+    orihon worker --once                          what waits now
+    orihon worker --jobs 4 --health worker.health
+    orihon worker --source github --approve all   also what has the bot's label
+    """
+    show_log(logging.INFO)
+    settings = load()
+    url = shared(options["store"], settings)
+    if uuid is not None:
+        drain = Drain()
+        drain.listen()
+        with open_engine(url, settings=settings) as engine:
+            run_queued(engine, uuid, checks=[drain])
+        return
+    child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
+    child += ["worker", "--store", url, "--task"]
+    source = _source(place, settings) if place else None
+    with open_engine(url, settings=settings) as engine:
+
+        def recovered(one: queue.Recovered) -> None:
+            if one.job is not None and one.row.status not in {"pending", "running"}:
+                mark(settings, one.row, one.job)
+
+        Worker(
+            engine,
+            lambda uuid: [*child, uuid],
+            jobs=jobs,
+            health=health,
+            find=_finder(engine, source, options) if source else None,
+            recovered=recovered,
+        ).run(once=once)
+
+
+def shared(store: str | None, settings: Settings) -> str:
+    """The store, if other processes can see it."""
+    url = store or settings.store_url
+    if url.startswith("memory:"):
+        raise UsageError("A queue in memory is seen by nobody else.", hint="Give a directory or sqlite:///FILE.")
+    return url
+
+
+def _source(place: str, settings: Settings) -> Source:
+    if place in {"github", "gitlab"}:
+        return open_source(cast("Literal['github', 'gitlab']", place), settings)
+    if not Path(place).is_dir():
+        raise UsageError(f"There is no source {place!a}.", hint="It is `github`, `gitlab` or a directory.")
+    return open_source("local", settings, what=Path(place).resolve())
+
+
+def _finder(engine: Orihon, source: Source, options: dict[str, Any]) -> Any:
+    made = job(options, approve="edits")
+    return lambda: queue.fetch(engine, source, made)
