@@ -101,7 +101,7 @@ def _play(stage: Stage, kill_after: int) -> bool:
     click.echo(f"        kill -9: {killed.last('stored')} messages were acknowledged, {len(survived)} are in the log")
     resumed = _act(stage, "first", first)
     click.echo("\nThe same issue comes again, as a new task:")
-    again = _act(stage, "second", second)
+    _act(stage, "second", second)
     after = _tests(stage)
     with open_engine(stage.store, settings=Settings()) as engine:
         tasks = engine.read(first), engine.read(second)
@@ -110,15 +110,14 @@ def _play(stage: Stage, kill_after: int) -> bool:
             "the tests of the shop failed before": before.returncode != 0,
             "they pass now": after.returncode == 0,
             "the agent was killed with kill -9": killed.code == -signal.SIGKILL,
-            "both tasks are completed": [task.row.status for task in tasks] == ["completed"] * 2
-            and (resumed.code, again.code) == (0, 0),
+            "both tasks are completed": all(task.row.status == "completed" for task in tasks),
             "no acknowledged message is lost, changed or there twice": is_whole(
                 survived, list(tasks[0].messages()), killed.last("stored"), resumed.last("stored")
             ),
             "the window was folded and summarised": _folds(tasks[0]) > 0 and tasks[0].row.compression_count > 0,
             "the second task inherited from the first": first[:8] in _inherited(tasks[1]),
+            "`orihon doctor` finds no problem": all(found.level != "problem" for found in examine(str(stage.store))),
         }
-    checks["`orihon doctor` finds no problem"] = all(found.level != "problem" for found in examine(str(stage.store)))
     click.echo("\nChecked:")
     for what, holds in checks.items():
         click.echo(f"  {'ok    ' if holds else 'FAILED'}  {what}")
