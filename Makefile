@@ -1,11 +1,12 @@
 # Every target sets up what it needs by itself; a second run starts at once.
-# PYTHON chooses the interpreter, VENV the directory, ARGS goes to pytest:
+# PYTHON chooses the interpreter, VENV the directory, JOBS how many tests run at once, ARGS goes to pytest:
 #   make test PYTHON=python3.13 VENV=.venv-3.13 ARGS="tests/unit -k secrets"
 
 PYTHON ?= python3
 VENV   ?= .venv
 UV     ?= $(shell command -v uv 2>/dev/null)
 ARGS   ?=
+JOBS   ?= 2
 
 BIN     := $(VENV)/bin
 SOURCES := pyproject.toml README.md LICENSE $(shell find src -type f ! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -28,7 +29,7 @@ demo: $(VENV)/.package ## show what Orihon does, offline, in under a minute
 	@$(BIN)/orihon demo
 
 test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, against the built package
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 test-deep: $(VENV)/.dev $(VENV)/.package ## the sweeps and property tests in full, which take longer
 	@ORIHON_DEEP=1 $(BIN)/pytest $(or $(ARGS),tests/crash tests/task/test_resume_property.py tests/unit/test_wire.py tests/unit/test_window.py)

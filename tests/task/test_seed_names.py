@@ -477,9 +477,7 @@ def a_handler_is_made_of_an_engine_a_model_and_tools(engine, place):
 def a_handler_runs_a_task_to_its_end(engine, place):
     (place / "script.json").write_text('["Done."]', "utf-8")
     model = open_model(f"scripted:{place / 'script.json'}", Settings())
-    row = TaskHandler(engine, model, World(place / "world"), options={"summariser": "extractive"}).handle(
-        Work(key=KEY, request="Fix the basket.")
-    )
+    row = TaskHandler(engine, model, World(place / "world")).handle(Work(key=KEY, request="Fix the basket."))
     assert (row.status, row.llm_call_count) == ("completed", 1)
 
 
@@ -506,7 +504,7 @@ def a_queued_task_is_taken_once(engine):
     uuid = queue.enqueue(engine, KEY, queue.Job(request="Fix it."))
     assert [row.uuid for row in queue.waiting(engine)] == [uuid]
     task = queue.claim(engine, uuid, tools=TOOLS)
-    assert queue.job_of(task).request == "Fix it."
+    assert queue.job_of(engine, uuid).request == "Fix it."
     assert queue.claim(engine, uuid) is None
     task.complete()
 
