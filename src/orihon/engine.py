@@ -111,11 +111,12 @@ class Orihon:
 
         A queued task is begun, and only then what it was made with can still be changed, such as its `tools`.
         """
+        _check_names(changes)
         row = self.row(uuid)
         lease = self.store.lease(row.uuid)
         try:
             task = self.taken(lease)
-            if task.row.status == "pending":
+            if task.row.status == "pending" and not task.began:
                 found = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
                 changes |= {"inherited_from": found.uuid} if found is not None else {}
             if changes:
@@ -225,7 +226,6 @@ class Orihon:
 
     def _changed(self, task: Task, changes: dict[str, Any]) -> Task:
         """A queued task with other settings; they are kept as an event, because the metadata is written once."""
-        _check_names(changes)
         if task.row.status != "pending":
             raise UsageError(
                 f"Task {task.uuid} is {task.row.status}; what it was started with cannot be changed.",

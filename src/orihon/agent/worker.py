@@ -2,7 +2,8 @@
 
 The parent looks for tasks and starts a child for each; the child takes the lease, runs the task and ends. When the
 parent is asked to stop it takes no more, asks its children to pause, and waits for them; what they paused is taken up
-again by the next worker. A second signal interrupts what the children do, and their tasks are paused all the same. A
+again by the next worker. Where several workers go for the same task, those that came too late choose among more of the
+queue the next time. A second signal interrupts what the children do, and their tasks are paused all the same. A
 parent that is killed takes nobody along: its children go on, and other workers leave their tasks alone.
 """
 
@@ -29,6 +30,8 @@ POLL_SECONDS = 1.0
 FIND_SECONDS = 60.0  # between two looks for new work
 GRACE_SECONDS = 600.0  # a model call may take that long
 LAST_SECONDS = 10.0  # for whoever was interrupted
+TAKEN = 75  # the exit code of a child that came too late
+MOST_SPREAD = 32
 BACKOFF_SECONDS = (0.5, 60.0)  # before a child for the same task is started again
 
 
@@ -53,6 +56,7 @@ class Worker:
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.asked = 0  # how often somebody asked us to stop
         self._find_at = 0.0
+        self._spread = 1  # among how many tasks the next one is chosen
         self._starts: dict[str, tuple[int, float]] = {}  # how often a child was started, and when it may be again
 
     def run(self, *, once: bool = False) -> None:
@@ -63,8 +67,17 @@ class Worker:
                 waits = self._start_some()
                 if once and not waits and not self.children:
                     return
-                time.sleep(self.poll_seconds * random.uniform(0.5, 1.0))  # noqa: S311 - so that workers do not collide
+                self._rest()
             self._drain()
+
+    def _rest(self) -> None:
+        """Until the next look: a moment, or less if a child ends or somebody asks us to stop."""
+        seconds = self.poll_seconds * random.uniform(0.5, 1.0)  # noqa: S311 - so that workers do not collide
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.asked:
+            if any(child.poll() is not None for child in self.children.values()):
+                return
+            time.sleep(min(0.05, seconds))
 
     def _look_after(self) -> None:
         """Children that ended, tasks whose worker died, new work, and the sign that we are alive."""
@@ -73,6 +86,8 @@ class Worker:
             if child.poll() is not None:
                 del self.children[uuid]
                 self._wait_a_little(uuid)
+                late = child.returncode == TAKEN
+                self._spread = min(MOST_SPREAD, self._spread * 4) if late else max(1, self._spread - 1)
         for one in queue.recover(self.engine):
             if self.recovered is not None:
                 self.recovered(one)
@@ -88,17 +103,15 @@ class Worker:
 
     def _start_some(self) -> bool:
         """A child for each task that there is room for; whether anything waits."""
-        waits = False
-        for row in queue.waiting(self.engine):
-            waits = True
-            if len(self.children) >= self.jobs:
-                break
-            if row.uuid in self.children or self._starts.get(row.uuid, (0, 0.0))[1] > time.monotonic():
-                continue
+        rows = list(queue.waiting(self.engine))
+        now = time.monotonic()
+        free = [row for row in rows if row.uuid not in self.children and self._starts.get(row.uuid, (0, 0.0))[1] <= now]
+        while free and len(self.children) < self.jobs:
+            row = free.pop(random.randrange(min(self._spread, len(free))))  # noqa: S311 - the oldest, where it can be
             self.children[row.uuid] = subprocess.Popen(  # noqa: S603 - our own command line
                 [*self.command(row.uuid)], stdin=subprocess.DEVNULL, start_new_session=True
             )
-        return waits
+        return bool(rows)
 
     def _drain(self) -> None:
         """Ask the children to pause, and wait; those that do not hear are ended, and nothing of theirs is lost."""

@@ -13,7 +13,7 @@ from orihon.agent import queue
 from orihon.agent.checks import Drain
 from orihon.agent.setup import mark, run_queued
 from orihon.agent.sources import Source, open_source
-from orihon.agent.worker import Worker
+from orihon.agent.worker import TAKEN, Worker
 from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
 from orihon.config import load
@@ -60,8 +60,7 @@ def worker(
         drain = Drain()
         drain.listen()
         with open_engine(url, settings=settings) as engine:
-            run_queued(engine, uuid, checks=[drain])
-        return
+            context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
     child += ["worker", "--store", url, "--task"]
     source = _source(place, settings) if place else None
