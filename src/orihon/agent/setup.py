@@ -73,7 +73,10 @@ def target_of(text: str, settings: Settings) -> Target:
 
 def key_of(url: str, settings: Settings) -> TaskKey:
     """The item at a URL: https://github.com/acme/shop/issues/27, or GitLab's …/-/merge_requests/3."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{url[:200]!a} is no address ({error}).", hint="Copy it from the browser.") from error
     path = [part for part in parts.path.split("/") if part and part != "-"]
     forge = next((name for name in PUBLIC if parts.hostname in _hosts(name, getattr(settings, name))), "")
     if not forge:
