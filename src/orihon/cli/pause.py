@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from orihon.agent.checks import signal_files
-from orihon.codec import now
 from orihon.config import load
 from orihon.engine import open_engine
 from orihon.errors import SettingsError, UsageError
@@ -29,8 +28,8 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None
     orihon pause --all
     """
     for path in files(uuids, store, everybody=everybody):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{now()}\n", encoding="ascii")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may stand in a store
+        path.touch(mode=0o600)
         click.echo(str(path))
 
 
