@@ -92,14 +92,8 @@ class TaskHandler:
 
     def handle(self, work: Work) -> TaskRow:
         """A new task; the row as it ended."""
-        task = self.engine.start(
-            work.key,
-            uuid=work.uuid,
-            user=work.user,
-            tools=self.tools.schemas,
-            summariser=self.summariser,
-            **self.options,
-        )
+        options = {"tools": self.tools.schemas, "summariser": self.summariser} | self.options
+        task = self.engine.start(work.key, uuid=work.uuid, user=work.user, **options)
         return self.carry_on(task, work)
 
     def resume(self, uuid: str, work: Work | None = None) -> TaskRow:

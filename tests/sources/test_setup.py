@@ -10,18 +10,8 @@ from orihon.agent.setup import Setup, mark, run_queued
 from orihon.errors import SourceError
 from orihon.records import Message
 from orihon.section import changed
-from sources.conftest import desk_of
 
 LOOK = {"say": "I look.", "call": [{"name": "list_files", "arguments": {}}]}
-
-
-@pytest.fixture(params=["github", "gitlab"])
-def desk(request, no_thread_is_left):  # noqa: ARG001 - it ends before that looks
-    desk = desk_of(request.param)
-    yield desk
-    desk.source.close()
-    desk.fake.close()
-    assert desk.fake.problems == []
 
 
 @pytest.fixture
