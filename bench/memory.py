@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import orihon
+from bench import resident
 from bench.engine import TOOLS
 from bench.messages import passage
 from orihon.keys import TaskKey
@@ -69,16 +70,11 @@ def child(kind: str, calls: int, result_chars: int) -> None:
         turn(0)
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here on
-        before = _resident("VmRSS")
+        before = resident("VmRSS")
         for number in range(1, calls + 1):
             turn(number)
         gc.collect()
-        print(_resident("VmRSS") - before, _resident("VmHWM") - before)
-
-
-def _resident(field: str) -> float:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e6
+        print(resident("VmRSS") - before, resident("VmHWM") - before)
 
 
 def _reply(number: int) -> dict[str, Any]:

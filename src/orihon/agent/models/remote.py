@@ -16,6 +16,7 @@ import httpx2
 from orihon.agent.models.base import Tell, was_cut
 from orihon.agent.models.cache import ReplyCache
 from orihon.agent.models.failures import UNREADABLE, Account, Told, failure_of, unreadable
+from orihon.agent.models.heap import give_back
 from orihon.agent.models.patience import Failure, Patience
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError
@@ -81,6 +82,7 @@ class RemoteModel:
     def reply(self, window: Window, *, tell: Tell | None = None) -> dict[str, Any]:
         """The whole reply to a window."""
         reply = self._answer(self.api.request(window), tell)
+        give_back()
         self._look_at_usage(window, reply_of(reply))
         return reply
 
