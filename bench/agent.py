@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _measured(kind: str, size: int, *, fast: bool = False) -> dict[int, float]:
-    """Resident MB after so many turns, of a child with a server of its own; Hyperscan is hidden from it unless `fast`."""
+    """Resident MB after so many turns, of a child with a server of its own; it has Hyperscan only if `fast`."""
     command = [sys.executable, "-c", "from bench.agent import serve; serve()"]
     with (
         tempfile.TemporaryDirectory() as folder,
