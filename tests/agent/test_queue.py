@@ -19,7 +19,7 @@ from orihon.agent.setup import Setup, key_of, run_queued, target_of, targets_of
 from orihon.agent.sources import open_source
 from orihon.agent.worker import Worker
 from orihon.context.repair import INTERRUPTED as CUT_OFF
-from orihon.errors import UsageError
+from orihon.errors import Corrupt, StoreUnavailable, UsageError
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Forge, PauseResume, Planning, Settings
 from orihon.task.lifecycle import Ending
@@ -402,3 +402,21 @@ def test_a_child_that_does_nothing_is_not_started_without_end(engine):
     Worker(engine, command, poll_seconds=0.02).run()
     assert time.monotonic() - began >= 1.5
     assert starts == ["a", "a", "a"]
+
+
+def test_a_store_that_is_away_for_a_moment(engine, monkeypatch):
+    """The worker waits for it; one that is broken ends the worker."""
+    answers = [StoreUnavailable(), []]
+
+    def recover(_):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(queue, "recover", recover)
+    Worker(engine, lambda _: ["false"], poll_seconds=0.02).run(once=True)
+    assert answers == []
+    answers.append(Corrupt("odd"))
+    with pytest.raises(Corrupt):
+        Worker(engine, lambda _: ["false"], poll_seconds=0.02).run(once=True)

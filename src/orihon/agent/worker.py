@@ -23,6 +23,7 @@ from typing import Any
 from orihon import codec
 from orihon.agent import queue
 from orihon.engine import Orihon
+from orihon.errors import StoreError
 
 log = logging.getLogger("orihon")
 
@@ -63,8 +64,14 @@ class Worker:
         """Work until asked to stop; `once` until nothing waits."""
         with self._signals():
             while not self.asked:
-                self._look_after()
-                waits = self._start_some()
+                try:
+                    self._look_after()
+                    waits = self._start_some()
+                except StoreError as error:
+                    if not error.retryable:
+                        raise
+                    log.warning("The store does not answer now: %s", error)
+                    waits = True
                 if once and not waits and not self.children:
                     return
                 self._rest()
