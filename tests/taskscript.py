@@ -24,6 +24,7 @@ from orihon.stores.jsonl import JsonlStore
 from orihon.stores.jsonl_lease import JsonlLease
 from orihon.stores.sqlite import SqliteStore
 from orihon.stores.sqlite_lease import SqliteLease
+from orihon.task.summaries import ASIDE_KEY
 from rounds import KEY, TOOLS, saying
 
 EARLIER, UUID = "00000000-earlier", "11111111-scripted"
@@ -69,6 +70,10 @@ class Stored(NamedTuple):
 
     def count(self, kind):
         return sum(event.type == kind for event in self.events)
+
+    @property
+    def told_aside(self):
+        return any(key.startswith(ASIDE_KEY) for key in self.keys)
 
     def pinned(self, seq):
         return any(event.type == "pin" and event.data["seq"] == seq for event in self.events)

@@ -8,7 +8,8 @@ After a kill and a resume everything is as in the run that was left alone, excep
 - a batch of folds or a summary that was stored and did not count yet is there, and is made again;
 - the row counts one resume more, and may lack what the step in flight would have counted; that of a task that had
   ended may still name the process that was killed, which holds nothing;
-- an inherited block stands before its request, so it may be there alone;
+- an inherited block stands before its request, so it may be there alone; so may what is told of a tangent, which is
+  closed after it;
 - the tangents that an end closes may be closed when the end was not begun yet.
 """
 
@@ -65,9 +66,9 @@ class Account(NamedTuple):
 
     @property
     def counting(self):
-        """The summaries that an event or the end made count."""
+        """The summaries that an event, the message of a tangent, or the end made count."""
         named = {event.data["id"] for event in self.events if event.type == "summary"}
-        named |= {event.data["summary"] for event in self.events if "summary" in event.data}
+        named |= {*{str(one.ranges): one.id for one in self.summaries if one.kind == "tangent"}.values()}  # the newest
         return [one for one in self.summaries if one.id in named or one.kind == "final"]
 
 
@@ -196,6 +197,10 @@ class Comparison:
             first, *_, block = json.loads(window["openai"])
             assert [first] == json.loads(wanted["openai"])
             assert block["content"] == self.wanted.messages[1].content
+        elif self.stored.count("tangent") > self.stored.count("end") and self.stored.told_aside:
+            *before, aside = json.loads(window["openai"])
+            assert before == json.loads(wanted["openai"])
+            assert "[[aside]]" in aside["content"]
         elif self.same or self.after.began["folds"] == self.stored.count("folds"):
             assert window == wanted
         else:  # it had to be folded, and the snapshot beside the folds tells of the interruption

@@ -117,9 +117,10 @@ def aside(writer: Writer, summariser: Summariser | None, first: int) -> Message 
     if not messages and not previous:
         return None
     outcome = _told(writer, messages, summariser, previous)
-    number = _store(writer, outcome, ((first, history.last),), "tangent")
+    _store(writer, outcome, ((first, history.last),), "tangent")
     text = _ASIDE[history.language].format(outcome.text)
-    return Message(seq=0, role="user", content=text, key=f"{ASIDE_KEY}{number}", timestamp="", tokens=0)
+    key = f"{ASIDE_KEY}{first}:{len(history.view.tangents)}"  # the same after a crash on the way
+    return Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0)
 
 
 def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | None, previous: str = "") -> Outcome:
