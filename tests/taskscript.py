@@ -73,7 +73,11 @@ class Stored(NamedTuple):
 
     @property
     def told_aside(self):
-        return any(key.startswith(ASIDE_KEY) for key in self.keys)
+        """Whether a tangent is open and what is told of it is stored already."""
+        opened = [event.after for event in self.events if event.type == "tangent"]
+        if len(opened) == self.count("end"):
+            return False
+        return any(key.startswith(ASIDE_KEY) and seq > opened[-1] for key, seq in self.keys.items())
 
     def pinned(self, seq):
         return any(event.type == "pin" and event.data["seq"] == seq for event in self.events)

@@ -42,8 +42,7 @@ class Branches(Writer):
             first = self.history.view.tangents[-1].after + 1
             if keep == "tail" and (exchange := self._last_exchange(first)):
                 self.event("end", keep="tail", tail=exchange)
-            elif keep == "summary" and (said := summaries.aside(self, self.summariser, first)):
-                seq = self.append(said)
+            elif keep == "summary" and (seq := summaries.aside(self, self.summariser, first)):
                 self.event("end", keep="summary", tail=(seq, seq))
             else:
                 self.event("end", keep="none")

@@ -108,9 +108,13 @@ def final(writer: Writer, summariser: Summariser | None) -> str:
     return outcome.text
 
 
-def aside(writer: Writer, summariser: Summariser | None, first: int) -> Message | None:
-    """What is said in place of a side conversation that began with this message; None when nothing of it is left."""
+def aside(writer: Writer, summariser: Summariser | None, first: int) -> int | None:
+    """Say what stands in place of a side conversation that began with this message; None when nothing of it is left."""
     history = writer.history
+    key = f"{ASIDE_KEY}{first}:{len(history.view.tangents)}"
+    said = writer.lease.number_of(key)
+    if said is not None:
+        return said  # by somebody who died before he could close the tangent
     covered = history.view.state.summary
     previous = history.summary_text(covered.id) if covered and last_of(covered.ranges) >= first else ""
     messages = [message for message in history.newest_uncovered() if message.seq >= first]
@@ -119,8 +123,7 @@ def aside(writer: Writer, summariser: Summariser | None, first: int) -> Message 
     outcome = _told(writer, messages, summariser, previous)
     _store(writer, outcome, ((first, history.last),), "tangent")
     text = _ASIDE[history.language].format(outcome.text)
-    key = f"{ASIDE_KEY}{first}:{len(history.view.tangents)}"  # the same after a crash on the way
-    return Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0)
+    return writer.append(Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0))
 
 
 def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | None, previous: str = "") -> Outcome:
