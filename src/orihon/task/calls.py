@@ -54,7 +54,7 @@ class Calls(Branches):
     def _unanswered(self) -> list[Call]:
         """The calls of the newest reply without a result, with the arguments that the model wrote."""
         answered: set[str | None] = set(self._running)
-        for message in self.history.backwards(self.history.view.state.ranges):
+        for message in self.history.backwards(self.history.uncovered):  # what a summary stands for has been left behind
             if message.role == "tool":
                 answered.add(message.tool_call_id)
                 continue
