@@ -124,19 +124,19 @@ def test_a_reply_whose_sums_could_not_be_written_is_counted_when_it_is_repeated(
 
 def test_a_call_that_a_summary_swallowed_does_not_wait(engine):
     """Going back to it with a summary in its place, there is nobody to answer."""
-    with engine.start(KEY, tools=TOOLS, inherit=False) as task:
-        task.add("user", "Go.")
-        turn(task, saying("Going on. " + "It is a long way. " * 40))
-        task.add("user", "Go on.")
-        left = task.add_reply(calling(("read_file", {}), ("read_file", {})))
-        with task.tool(task.pending_calls()[0]) as run:
-            run.result = "half"
-        task.add("user", "Leave it.")
-        turn(task, saying("Left. " + "It was too long. " * 40))
-        task.add("user", "Good.")
-        assert task.compress(keep_recent=3) is not None
-        task.rewind(left + 1)
-        assert task.pending_calls() == []
-        task.lease.close()
-        with engine.resume(task.uuid) as again:
-            assert INTERRUPTED not in str(again.window().openai())
+    task = engine.start(KEY, tools=TOOLS, inherit=False)
+    task.add("user", "Go.")
+    turn(task, saying("Going on. " + "It is a long way. " * 40))
+    task.add("user", "Go on.")
+    left = task.add_reply(calling(("read_file", {}), ("read_file", {})))
+    with task.tool(task.pending_calls()[0]) as run:
+        run.result = "half"
+    task.add("user", "Leave it.")
+    turn(task, saying("Left. " + "It was too long. " * 40))
+    task.add("user", "Good.")
+    assert task.compress(keep_recent=3) is not None
+    task.rewind(left + 1)
+    assert task.pending_calls() == []
+    task.lease.close()
+    with engine.resume(task.uuid) as again:
+        assert INTERRUPTED not in str(again.window().openai())
