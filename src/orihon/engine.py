@@ -126,8 +126,9 @@ class Orihon:
             lease.close()
             raise
         self._open.add(task)
-        task.log.info("Task resumed: %s", lifecycle.shown(task.row))
-        hooking.call(self.hooks, "on_resumed", task)
+        what = "started" if row.status == "pending" else "resumed"  # a queued task begins only now
+        task.log.info("Task %s: %s", what, lifecycle.shown(task.row))
+        hooking.call(self.hooks, f"on_{what}", task)
         return task
 
     def tasks(

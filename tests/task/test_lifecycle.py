@@ -289,3 +289,32 @@ def test_an_end_that_cannot_be_finished_does_not_stop_the_next_start(tmp_path, c
         with engine.start(KEY) as new:
             assert new.row.status == "running"
     assert "could not be finished" in caplog.text
+
+
+def test_a_queued_task_is_started_when_it_is_first_taken(url, caplog):
+    """It waits, takes other settings with it when it is begun, and only then it has started."""
+    caplog.set_level("INFO", "orihon")
+    heard = []
+
+    class Ear:
+        def __getattr__(self, name):
+            if name.startswith("on_"):
+                return lambda *_: heard.append(name)
+            raise AttributeError(name)
+
+    with orihon.open(url, settings=Settings(), hooks=[Ear()]) as engine:
+        queued = engine.start(KEY, queued=True)
+        queued.lease.close()
+        assert engine.row(queued.uuid).status == "pending"
+        assert heard == []
+        with engine.resume(queued.uuid, tools=TOOLS) as task:
+            task.add("user", "Go.")
+            assert [tool["function"]["name"] for tool in task.window().tools()][:2] == ["read_file", "run_tests"]
+            task.pause()
+        with engine.resume(queued.uuid) as again:
+            assert len(again.window().tools()) == 4  # unfold and recall are among them
+        assert engine.row(queued.uuid).resume_count == 1
+        with pytest.raises(Conflict, match="already"):
+            engine.resume(queued.uuid)
+    assert heard == ["on_started", "on_paused", "on_resumed", "on_completed"]
+    assert "Task started: github/acme/shop#27" in caplog.text
