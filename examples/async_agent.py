@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -20,9 +21,15 @@ TOOLS = [{"type": "function", "function": {"name": "measure", "parameters": {"ty
 MEASURE = {"content": "", "tool_calls": [{"name": "measure"}, {"name": "measure"}]}
 
 
+in_the_attic, cancelled = threading.Event(), threading.Event()
+
+
 def measure(task, call):
-    """A tool that takes its time."""
+    """A tool that takes its time; in the attic as long as it takes to cancel it."""
     with task.tool(call) as run:
+        if task.row.task_id == "attic" and not cancelled.is_set():
+            in_the_attic.set()
+            cancelled.wait()
         time.sleep(0.1)
         run.result = "21 °C"
 
@@ -57,10 +64,10 @@ async def main(engine):
     ticker = asyncio.create_task(tick(counted))
     tasks = [await start(engine, name) for name in ("kitchen", "cellar", "attic")]
     jobs = [asyncio.create_task(loop(task, ScriptedModel([MEASURE, MEASURE, "It is 21 °C."]))) for task in tasks]
-    while (await in_thread(engine.row, tasks[2].uuid)).last_activity != "tool_execution":
-        await asyncio.sleep(0.005)
+    await in_thread(in_the_attic.wait)
     jobs[2].cancel()
     await asyncio.gather(*jobs, return_exceptions=True)
+    cancelled.set()
     for row in [await in_thread(engine.row, task.uuid) for task in tasks]:
         print(f"{row.task_id:8} {row.status:10} {row.llm_call_count} model calls, {row.tool_call_count} tool calls")
     task = await in_thread(engine.resume, tasks[2].uuid)
