@@ -186,6 +186,29 @@ def test_cut_replies(engine):
     assert "cut 5 times" in row.error_message
 
 
+@pytest.mark.parametrize("reply", [cut("One, "), ""], ids=["cut", "empty"])
+def test_a_crash_after_a_reply_that_is_none(engine, monkeypatch, reply):
+    """What broke off, or said nothing, is no answer either when the process died before it could ask for more."""
+    task = engine.start(KEY, tools=SCHEMAS)
+    task.add("user", "Write.")
+    said = type(task).add
+
+    def die(task, role, *about, **options):
+        if role == "user":
+            task.lease.close()
+            raise KeyboardInterrupt
+        return said(task, role, *about, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(task), "add", die)
+        Loop(task, Scripted(reply), Tools()).until_done()
+    model = Scripted("two.")
+    row = TaskHandler(engine, model, Tools()).resume(task.uuid)
+    assert (row.status, row.llm_call_count) == ("completed", 2)
+    wanted = "Go on exactly where" if reply else "Your last reply was empty"
+    assert wanted in model.windows[0][-1]["content"]
+
+
 def test_overflow_is_folded_harder(engine):
     """A window that is too long for the provider is made again, shorter; the task goes on."""
     tools = Tools("line\n" * 4000)

@@ -22,6 +22,7 @@ from orihon.task.window import Window
 MAX_FAILURES = 3  # of one tool, or of replies that say nothing, in a row
 MAX_CUTS = 5  # replies in a row that ran out of tokens
 STATS_EVERY = 5
+CUT = "cut"  # the note that names a reply that broke off
 
 
 class Model(Protocol):
@@ -112,6 +113,7 @@ class Loop:
         """Go on until the model has nothing more to ask for; its last words."""
         said = ""
         self._run_pending()  # what was asked for before a pause
+        self._take_up()
         while self.task.wants_reply():
             halves = "".join(self._halves)
             said = halves + self.turn(schema=schema).text
@@ -158,6 +160,8 @@ class Loop:
                 self.task.tighten()  # it says when there is nothing left to fold
                 continue
             self._is_cut = isinstance(reply, dict) and was_cut(reply)
+            if self._is_cut:  # before it is stored, so that a crash cannot make an answer of it
+                self.task.event("note", **{CUT: self.task.history.last + 1})
             message = self.task.history.one(self.task.add_reply(reply))
             self._spent = self.cost + (_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
@@ -172,6 +176,15 @@ class Loop:
         if failures >= MAX_FAILURES:
             self._failures[call.name] = 0  # who goes on after that has tries again
             raise ToolError(f"{call.name} failed {failures} times in a row: {run.result}")
+
+    def _take_up(self) -> None:
+        """A reply that was stored just before a crash, and is none, is followed up now."""
+        newest = next(self.task.history.backwards(self.task.history.view.state.ranges), None)
+        if newest is None or newest.role != "assistant" or newest.tool_calls:
+            return
+        self._is_cut = self.task.history.view.state.notes.get(CUT) == newest.seq
+        self._watch_for_silence(newest)
+        self._watch_for_halves(newest)
 
     def _watch_for_silence(self, message: Message) -> None:
         self._silent = 0 if message.text.strip() or message.tool_calls else self._silent + 1
