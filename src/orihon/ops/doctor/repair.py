@@ -85,16 +85,21 @@ def mend_task(bench: Bench, uuid: str, found: list[Finding]) -> None:
 def _tidy(directory: int) -> None:
     """Modes and temporary files, in a directory and in those of a task inside it."""
     for name in os.listdir(directory):
-        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-        if stat.S_ISDIR(mode) and name in FOLDERS:
-            os.chmod(name, PRIVATE_DIRECTORY, dir_fd=directory)
-            with directory_handle(name, directory) as folder:
-                _tidy(folder)
-        elif stat.S_ISREG(mode) and is_temporary(name):
-            os.unlink(name, dir_fd=directory)
-        elif stat.S_ISREG(mode) and stat.S_IMODE(mode) != PRIVATE_FILE:
-            # by its name, because a handle that is closed would end SQLite's locks of this process
-            os.chmod(name, PRIVATE_FILE, dir_fd=directory)
+        with suppress(FileNotFoundError):  # tasks are made and deleted meanwhile
+            _tidy_one(name, directory)
+
+
+def _tidy_one(name: str, directory: int) -> None:
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    if stat.S_ISDIR(mode) and name in FOLDERS:
+        os.chmod(name, PRIVATE_DIRECTORY, dir_fd=directory)
+        with directory_handle(name, directory) as folder:
+            _tidy(folder)
+    elif stat.S_ISREG(mode) and is_temporary(name):
+        os.unlink(name, dir_fd=directory)
+    elif stat.S_ISREG(mode) and stat.S_IMODE(mode) != PRIVATE_FILE:
+        # by its name, because a handle that is closed would end SQLite's locks of this process
+        os.chmod(name, PRIVATE_FILE, dir_fd=directory)
 
 
 def _mend_state(bench: Bench, uuid: str, directory: int) -> None:
