@@ -36,7 +36,7 @@ from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, Usag
 from orihon.keys import TaskKey
 from orihon.records import TaskRow
 from orihon.settings import Forge, Settings
-from orihon.task.task import Task
+from orihon.task.task import HANDOFF_KEY, Task
 
 log = logging.getLogger("orihon")
 
@@ -184,7 +184,8 @@ class Setup:
         """Say to a model that follows a script how far it is."""
         begin_after = getattr(self.model, "begin_after", None)
         if begin_after is not None and row.started_at is not None:
-            begin_after(row.llm_call_count)
+            said = self.engine.read(row.uuid).messages()  # the row may lack the last reply, after a crash
+            begin_after(sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in said))
 
     def close(self) -> None:
         """End the servers, what the shell started, and all connections."""
