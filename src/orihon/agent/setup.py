@@ -276,7 +276,7 @@ def run_queued(
         task = queue.claim(setup.engine, uuid, **options)
         if task is None:
             return None
-        setup.went_on(row)
+        setup.went_on(task.row)  # somebody may have begun it, and died, since the first look
         return setup.handler.carry_on(task, work)
 
 
