@@ -275,6 +275,15 @@ class Retention(Section, frozen=True, kw_only=True):
     backup_generations: Annotated[Count, says("Backups that are kept.")] = 7
 
 
+class Access(Section, frozen=True, kw_only=True):
+    """Who may see whose tasks, where a service reads for others; the owner of the files sees all."""
+
+    admins: Annotated[tuple[str, ...], says("Users who see the tasks of all.")] = ()
+    tokens: Annotated[dict[str, Secret], says("The token of each user; `ORIHON_TOKEN` is compared with them.")] = (
+        msgspec.field(default_factory=dict)
+    )
+
+
 class Settings(Section, frozen=True, kw_only=True):
     """All settings."""
 
@@ -291,6 +300,7 @@ class Settings(Section, frozen=True, kw_only=True):
     lease: Lease = Lease()
     monitor: Monitor = Monitor()
     retention: Retention = Retention()
+    access: Access = Access()
     pause_resume: PauseResume = PauseResume()
     task_stop: TaskStop = TaskStop()
     github: Forge = Forge()

@@ -57,6 +57,7 @@ class SqliteStore(Store):
 
     def __init__(self, path: Path, options: Options | None = None) -> None:
         super().__init__(f"sqlite:///{path}", options)
+        self.path = path
         filesystem.check(path.parent)
         self.leases: set[Lease] = set()
         self.syncs = self.options.durability != "os"
