@@ -6,7 +6,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
 
     rewind    {to}                      nothing between `to` and here is visible or pinned
     clear     {}                        nothing before is visible, but the system prompt and the pins
-    tangent   {}                        a side conversation begins; tangents nest
+    tangent   {from?}                   a side conversation begins, or began after the message `from`; tangents nest
     end       {keep, tail?}             it ends: nothing of it stays, or what is visible of a range of it
     folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
@@ -14,6 +14,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     sticky    {files}                   the whole list of sticky files, each with the version to show
     snapshot  {…}                       a partial update of goal, completed actions, phase, observations; or one more
                                         of them: {acted} or {observed}
+    leave     {upto}                    the oldest messages leave the view, because there are too many
     note      {…}                       what a conversation keeps beside the log, such as the next message
     restore   {state, after}            back to the state that a checkpoint had saved
     undo      {event}                   takes back a rewind, a clear, a compression or a restore, and those after it
@@ -176,8 +177,38 @@ def _clear(current: View, event: Event) -> View:
 
 
 def _tangent(current: View, event: Event) -> View:
-    opened = Tangent(event.id, event.after, current.state, event.timestamp)
-    return msgspec.structs.replace(current, tangents=(*current.tangents, opened))
+    state, began = current.state, event.after
+    if "from" in event.data:
+        began = min(_number(event.data["from"]), event.after)
+        if current.tangents and began < current.tangents[-1].after:
+            return current  # it would reach out of the one that is open
+        state = _before(state, began)
+    opened = Tangent(event.id, began, state, event.timestamp)
+    # what was done after the place where it began belongs to it, and cannot be taken back from outside
+    undos = tuple(undo for undo in current.undos if undo.after <= began)
+    return msgspec.structs.replace(current, tangents=(*current.tangents, opened), undos=undos)
+
+
+def _before(state: State, place: int) -> State:
+    """A state without what stands for later messages."""
+    pins, held = (tuple(seq for seq in of if seq <= place) for of in (state.pins, state.held))
+    summaries = tuple(covered for covered in state.summaries if last_of(covered.ranges) <= place)
+    return msgspec.structs.replace(state, pins=pins, held=held, summaries=summaries)
+
+
+def _leave(current: View, event: Event) -> View:
+    place = min(_number(event.data["upto"]), event.after)
+    tangents = tuple(
+        msgspec.structs.replace(tangent, state=_shortened(tangent.state, place)) for tangent in current.tangents
+    )
+    return msgspec.structs.replace(current, state=_shortened(current.state, place), tangents=tangents)
+
+
+def _shortened(state: State, place: int) -> State:
+    """A state whose oldest messages are gone; a summary goes on standing for the rest of what it covered."""
+    cut = (msgspec.structs.replace(covered, ranges=after(covered.ranges, place)) for covered in state.summaries)
+    summaries = tuple(covered for covered in cut if covered.ranges)
+    return msgspec.structs.replace(state, ranges=after(state.ranges, place), summaries=summaries)
 
 
 def _end(current: View, event: Event) -> View:
@@ -285,6 +316,7 @@ _STEPS: dict[str, Callable[[View, Event], View]] = {
     "clear": _clear,
     "tangent": _tangent,
     "end": _end,
+    "leave": _leave,
     "folds": _folds,
     "summary": _summary,
     "pin": _pin,

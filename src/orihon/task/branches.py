@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from orihon.context.view import saved
 from orihon.errors import NotFound, TangentError, UsageError
@@ -26,11 +26,20 @@ class Branches(Writer):
 
     summariser: Summariser | None = None
 
-    def begin_tangent(self) -> int:
-        """Open a side conversation that leaves the main one untouched; tangents nest."""
+    def begin_tangent(self, *, after: int | None = None) -> int:
+        """Open a side conversation that leaves the main one untouched; tangents nest.
+
+        With `after`, what was said after that message has been one all along.
+        """
         with self.lock:
             self.check_running()
-            return self.event("tangent")
+            if after is None:
+                return self.event("tangent")
+            opened = self.history.view.tangents[-1].after if self.history.view.tangents else 0
+            if not isinstance(after, int) or not opened <= after <= self.history.last:
+                hint = f"Give a number from {opened} to {self.history.last}."
+                raise TangentError(f"A tangent cannot have begun after message {after!a}.", hint=hint)
+            return self.event("tangent", **{"from": self._border(after)})
 
     def end_tangent(self, keep: Keep = "none") -> None:
         """Close the innermost one: nothing of it stays, or its last exchange, or a summary in its place."""
@@ -105,13 +114,13 @@ class Branches(Writer):
                 raise UsageError("There is nothing to undo.", hint=f"What can be taken back: {known}.")
             return self.event("undo", event=number)
 
-    def checkpoint(self, label: str = "") -> int:
-        """Remember the conversation as it is now; the number is what `restore` takes."""
+    def checkpoint(self, label: str = "", **beside: Any) -> int:
+        """Remember the conversation as it is now, and what else belongs to it; the number is what `restore` takes."""
         with self.lock:
             self.check_running()
-            return self.event("checkpoint", label=label, **saved(self.history.view))
+            return self.event("checkpoint", label=label, **beside, **saved(self.history.view))
 
-    def restore(self, checkpoint: int) -> int:
+    def restore(self, checkpoint: int, **beside: Any) -> int:
         """Go back to a checkpoint; this can be undone."""
         with self.lock:
             self.check_running()
@@ -120,4 +129,4 @@ class Branches(Writer):
             if found is None or found.type != "checkpoint":
                 raise NotFound(kind="checkpoint", id=str(checkpoint), hint="task.checkpoint(…) returned its number.")
             data = {name: found.data[name] for name in ("state", "tangents") if name in found.data}
-            return self.event("restore", after=found.after, checkpoint=checkpoint, **data)
+            return self.event("restore", after=found.after, checkpoint=checkpoint, **beside, **data)

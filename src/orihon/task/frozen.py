@@ -132,6 +132,16 @@ def freeze(settings: Settings, **given: Any) -> Frozen:
     return frozen
 
 
+def changed(frozen: Frozen, changes: dict[str, Any]) -> Frozen:
+    """What a task keeps from now on; nonsense is refused."""
+    try:
+        made = msgspec.convert(msgspec.to_builtins(frozen) | changes, Frozen)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"A task cannot go on so: {error}.", hint="docs/settings.md says what may be.") from error
+    _check(made)
+    return made
+
+
 def thaw(config: dict[str, Any]) -> Frozen:
     """What the metadata of a task says; a field that another version wrote otherwise has its default."""
     known = {name: config[name] for name in Frozen.__struct_fields__ if name in config}

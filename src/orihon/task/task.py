@@ -16,13 +16,14 @@ from orihon.errors import TangentError, UsageError
 from orihon.handoff import Handoff
 from orihon.keys import TaskKey
 from orihon.planning.schema import entry
-from orihon.records import Message, Summary, ToolCall, Usage
+from orihon.records import Event, Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task import scale, summaries
 from orihon.task.branches import Keep, check_keep
 from orihon.task.endings import Endings
-from orihon.task.frozen import Frozen, Summariser, name_of
+from orihon.task.frozen import Frozen, Summariser, changed, name_of, thaw
+from orihon.task.history import History
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
 
@@ -61,7 +62,7 @@ class Task(Endings):
         super().__init__(lease, frozen, hooks)
         self.summariser = summariser
         self.handoff = handoff
-        self._names = {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
+        self._names = _names_of(frozen)
         self._uncounted = 0  # a reply that is stored, but not in the sums yet
         self._pairs: scale.Pairs = []
         self.began = any(message.role == "user" for message in self.history.read(1, 16))
@@ -307,6 +308,29 @@ class Task(Endings):
             raise
         self.leave(opened, keep)
 
+    def switch(self, **changes: Any) -> None:
+        """Go on with another `model`, `context_length` or `tools`; what was said stays, and is rendered for them."""
+        with self.lock:
+            self.check_running()
+            if changed(self.frozen, changes) != self.frozen:
+                kept = self.history.view.state.notes.get("frozen", {})
+                self.event("note", frozen={**kept, **changes}, scale=None)  # another model counts otherwise
+
+    def event(self, type: str, **data: Any) -> int:
+        """As the writer does; leaving a tangent, or going back, may also bring another model back."""
+        before = self.history.view.state.notes.get("frozen")
+        number = super().event(type, **data)
+        kept = self.history.view.state.notes.get("frozen")
+        if kept != before:
+            self._thaw(thaw(self.lease.metadata.config | (kept or {})))
+        return number
+
+    def _thaw(self, frozen: Frozen) -> None:
+        self.frozen, self._names, self._pairs = frozen, _names_of(frozen), []
+        self.history = History(
+            self.lease.store, self.uuid, frozen, last=self.lease.last(Message), last_event=self.lease.last(Event)
+        )
+
     def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
         key = TaskKey.parse(key) if isinstance(key, str) else key
@@ -328,6 +352,11 @@ class Task(Endings):
 def _is_note(message: Message) -> bool:
     """Whether it leaves the turn with whoever had it: what the system says, and what stands for a side conversation."""
     return message.role == "system" or (message.key or "").startswith(summaries.ASIDE_KEY)
+
+
+def _names_of(frozen: Frozen) -> dict[str, str]:
+    """The tools by the names that providers make of theirs."""
+    return {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
 
 
 def _full(snapshot: Snapshot) -> dict[str, Any]:

@@ -15,6 +15,7 @@ A sweep takes `sampled` of its points, and all of them when ORIHON_DEEP is set.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import signal
@@ -33,6 +34,7 @@ How = Literal["kill before", "kill half", "kill after", "fail", "fail half", "fa
 
 CALLS = ("write", "pwrite", "fsync", "ftruncate", "rename", "replace", "mkdir", "rmdir", "unlink", "open")
 CHANGES = os.O_CREAT | os.O_TRUNC
+PATIENCE = 180  # seconds that a child may take
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 MEMORY = Path("/dev/shm")  # noqa: S108 - where a sync costs nothing
 MANY = 100  # a commit of SQLite writes many pages one after another, and which of them comes last says little
@@ -165,6 +167,7 @@ def _be_the_child(work: Work, fault: Fault | None, pipe: int) -> None:
     def say(line: str) -> None:
         real(pipe, f"{line}\n".encode())
 
+    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)  # a child that hangs says where, and ends
     try:
         with Faults(fault):
             work(say)
