@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}", re.ASCII)
 TYPES = {
     "github": ("issue", "pull_request"),
     "gitlab": ("issue", "merge_request"),
-    "local": ("issue",),
+    "local": ("issue", "conversation"),
 }
 
 

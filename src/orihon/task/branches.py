@@ -26,7 +26,7 @@ class Branches(Writer):
 
     summariser: Summariser | None = None
 
-    def begin_tangent(self, *, after: int | None = None) -> int:
+    def begin_tangent(self, *, after: int | None = None, **beside: Any) -> int:
         """Open a side conversation that leaves the main one untouched; tangents nest.
 
         With `after`, what was said after that message has been one all along.
@@ -34,12 +34,12 @@ class Branches(Writer):
         with self.lock:
             self.check_running()
             if after is None:
-                return self.event("tangent")
+                return self.event("tangent", **beside)
             opened = self.history.view.tangents[-1].after if self.history.view.tangents else 0
             if not isinstance(after, int) or not opened <= after <= self.history.last:
                 hint = f"Give a number from {opened} to {self.history.last}."
                 raise TangentError(f"A tangent cannot have begun after message {after!a}.", hint=hint)
-            return self.event("tangent", **{"from": self._border(after)})
+            return self.event("tangent", **beside, **{"from": self._border(after)})
 
     def end_tangent(self, keep: Keep = "none") -> None:
         """Close the innermost one: nothing of it stays, or its last exchange, or a summary in its place."""

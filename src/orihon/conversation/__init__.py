@@ -1,0 +1,1 @@
+"""A person at the keyboard: conversations, side conversations, checkpoints, sticky files."""

@@ -1,0 +1,51 @@
+"""The transcript: the conversation as people read it. It is read from the log and never sent to the model.
+
+Every line of the person's begins with `> `; the assistant's calls are named; errors that were shown are there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+
+from orihon.context.ranges import contains
+from orihon.conversation.entries import tool_uses
+from orihon.records import Event, Message
+from orihon.task.history import History
+
+MAX_ENTRIES = 10_000
+ERROR = "error"  # the event that keeps what went wrong
+
+
+def transcript(history: History, most: int = MAX_ENTRIES) -> list[str]:
+    """The newest entries of the visible conversation, the oldest of them first."""
+    newest = merge(_messages(history), _errors(history), key=lambda entry: entry[0], reverse=True)
+    return [text for _, text in islice(newest, most)][::-1]
+
+
+def said(message: Message) -> str:
+    """What the transcript keeps of a message; nothing of the system's words and of what tools gave."""
+    if message.role == "user":
+        return "\n".join(f"> {line}" for line in message.text.splitlines() or [""])
+    if message.role == "assistant":
+        return "\n".join(part for part in (message.text, tool_uses(message.tool_calls)) if part)
+    return ""
+
+
+def _messages(history: History) -> Iterator[tuple[tuple[int, int], str]]:
+    for message in history.backwards(history.view.state.ranges):
+        if text := said(message):
+            yield (message.seq, 0), text
+
+
+def _errors(history: History) -> list[tuple[tuple[int, int], str]]:
+    """Those that happened after a message that is still visible, the newest first."""
+    ranges = history.view.state.ranges
+    events = history.store.read(history.uuid, Event)
+    found = [
+        ((event.after, event.id), str(event.data.get("text", "")))
+        for event in events
+        if event.type == ERROR and (not event.after or contains(ranges, event.after))
+    ]
+    return sorted(found, reverse=True)[:MAX_ENTRIES]
