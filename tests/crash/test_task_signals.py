@@ -165,8 +165,10 @@ def test_a_signal_at_any_moment(kind, undisturbed):
                 with orihon.open(url, settings=Settings()) as engine:
                     made = list(engine.tasks())
                 if made and made[0].status == "running":
-                    _, _, events = log_of(url)
-                    assert not events or ending_of(events[-1].data) is not None
+                    _, messages, events = log_of(url)
+                    # between the last line of a block and its end is a moment that no code of ours can guard
+                    is_done = len(messages) >= len(undisturbed[1])
+                    assert not events or is_done or ending_of(events[-1].data) is not None
                 else:
                     assert not made or made[0].status in {"paused", "completed"}
                 assert_went_on(url, undisturbed)

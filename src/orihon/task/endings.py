@@ -79,6 +79,17 @@ class Endings(Calls):
         self.log.info(lifecycle.said(ending))
         hooking.call(self.hooks, f"on_{ending.status}", self)
 
+    def _complete_or_pause(self) -> None:
+        """Ctrl-C before the end has begun is a pause, also when it comes in the very last moment."""
+        try:
+            self.complete()
+        except Exception:
+            raise
+        except BaseException:
+            if self.row.status == "running" and lifecycle.ending_of(self.history.view.state.notes) is None:
+                self.pause()
+            raise
+
     def __enter__(self) -> Self:
         return self
 
@@ -89,7 +100,7 @@ class Endings(Calls):
             if self.row.status != "running":
                 return  # the block has ended it itself
             if error is None:
-                self.complete()
+                self._complete_or_pause()
             elif isinstance(error, Exception):
                 self.fail(f"{type(error).__name__}: {codec.as_text(error)}")
             else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
