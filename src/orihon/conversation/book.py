@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.conversation.conversation import Conversation, Tell
+from orihon.conversation.conversation import ABOUT, Conversation, Tell
 from orihon.conversation.names import TYPE, checked, key_of, place_of
 from orihon.engine import Orihon
 from orihon.errors import NotFound, UsageError
@@ -21,7 +21,6 @@ from orihon.stores.base import Query, Store
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.sqlite import SqliteStore
 
-ABOUT = "conversation"  # the first note of a conversation
 SYSTEM = "orihon:system"
 AROUND = 60  # characters on each side of what was found
 SHADOW = "checkpoints"

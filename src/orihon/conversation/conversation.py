@@ -29,6 +29,7 @@ from orihon.task.task import Task
 
 MAX_ENTRIES = 10_000
 LEAVING = 100  # entries that leave at once, so that the view does not change with every answer
+ABOUT = "conversation"  # the first note: its name, its directory, what it was begun with
 NEXT, TURN, STEPS, LEFT = "next_message", "turn", "steps", "oldest_left"
 STOPPED = "[cancelled by the user]"
 
@@ -130,7 +131,30 @@ class Conversation:
     @property
     def transcript(self) -> list[str]:
         """What is visible, for people."""
-        return transcript(self.task.history)
+        return transcript(self.task.history, self.task.history.view.state.ranges)
+
+    def parts(self) -> dict[str, Any]:
+        """What its document has beside what was said; what is not there is None."""
+        frozen = self.task.frozen
+        return {
+            "tools": None,
+            "context_manager": None,
+            "context_message_length": None,
+            "model_info": {
+                "model_id": frozen.model,
+                "provider": frozen.llm_provider,
+                "context_window_tokens": frozen.context_length,
+                "max_output_tokens": frozen.reserved_output,
+            },
+            "file_line_tracker": None,
+            "checkpoint_manager": None,
+            "mcp_enabled": self.mcp_enabled,
+        }
+
+    @property
+    def mcp_enabled(self) -> bool:
+        """Whether the tools of MCP servers are offered."""
+        return bool(self.notes.get(ABOUT, {}).get("mcp_enabled", True))
 
     def _limit(self) -> None:
         """Let the oldest entries leave the view when there are too many; the log keeps them."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
 
-from orihon.context.ranges import contains
+from orihon.context.ranges import Ranges, contains
 from orihon.conversation.entries import tool_uses
 from orihon.records import Event, Message
 from orihon.task.history import History
@@ -18,9 +18,9 @@ MAX_ENTRIES = 10_000
 ERROR = "error"  # the event that keeps what went wrong
 
 
-def transcript(history: History, most: int = MAX_ENTRIES) -> list[str]:
-    """The newest entries of the visible conversation, the oldest of them first."""
-    newest = merge(_messages(history), _errors(history), key=lambda entry: entry[0], reverse=True)
+def transcript(history: History, ranges: Ranges, most: int = MAX_ENTRIES) -> list[str]:
+    """The newest entries of what is visible, the oldest of them first."""
+    newest = merge(_messages(history, ranges), _errors(history, ranges), key=lambda entry: entry[0], reverse=True)
     return [text for _, text in islice(newest, most)][::-1]
 
 
@@ -33,15 +33,14 @@ def said(message: Message) -> str:
     return ""
 
 
-def _messages(history: History) -> Iterator[tuple[tuple[int, int], str]]:
-    for message in history.backwards(history.view.state.ranges):
+def _messages(history: History, ranges: Ranges) -> Iterator[tuple[tuple[int, int], str]]:
+    for message in history.backwards(ranges):
         if text := said(message):
             yield (message.seq, 0), text
 
 
-def _errors(history: History) -> list[tuple[tuple[int, int], str]]:
+def _errors(history: History, ranges: Ranges) -> list[tuple[tuple[int, int], str]]:
     """Those that happened after a message that is still visible, the newest first."""
-    ranges = history.view.state.ranges
     events = history.store.read(history.uuid, Event)
     found = [
         ((event.after, event.id), str(event.data.get("text", "")))
