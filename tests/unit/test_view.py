@@ -252,3 +252,41 @@ def test_a_default_view_is_small():
     """What is not used is not written."""
     assert record(View()) == {}
     assert msgspec.to_builtins(State(pins=(3,))) == {"pins": (3,)}
+
+
+def test_a_tangent_that_began_before_it_was_called_one():
+    """`tangent from 80` at 120: what came after 80 is inside, and pins, summaries and steps of that time with it."""
+    shown = view(
+        events(
+            (10, "pin", {"seq": 9}),
+            (50, "summary", {"id": 1, "ranges": [[1, 40]], "kept": []}),
+            (90, "pin", {"seq": 85}),
+            (100, "rewind", {"to": 95}),
+            (110, "summary", {"id": 2, "ranges": [[1, 90]], "kept": []}),
+            (120, "tangent", {"from": 80}),
+        )
+    )
+    assert contains(shown.state.ranges, 120), "inside, everything is still visible"
+    left = step(shown, Event(id=7, after=130, type="end", data={"keep": "none"}, timestamp="t"))
+    assert left.state.ranges == ((1, 80), (131, OPEN))
+    assert (left.state.pins, [one.id for one in left.state.summaries]) == ((9,), [1])
+    assert [undo.type for undo in left.undos] == ["summary"], "what was done after 80 went with it"
+
+
+def test_a_tangent_does_not_reach_out_of_another():
+    """One that would begin before the one that is open is none."""
+    assert len(view(events((50, "tangent", {}), (60, "tangent", {"from": 40}))).tangents) == 1
+    assert len(view(events((50, "tangent", {}), (60, "tangent", {"from": 50}))).tangents) == 2
+
+
+def test_the_oldest_leave():
+    """`leave 30`: they are not visible any more, and a summary stands for the rest of what it covered."""
+    shown = view(events((50, "summary", {"id": 1, "ranges": [[1, 40]], "kept": []}), (60, "leave", {"upto": 30}))).state
+    assert shown.ranges == ((31, OPEN),)
+    assert shown.summary.ranges == ((31, 40),)
+    assert view(
+        events((60, "tangent", {}), (90, "leave", {"upto": 70}), (95, "end", {"keep": "none"}))
+    ).state.ranges == (
+        (1, 60),
+        (96, OPEN),
+    ), "the main conversation is left alone"

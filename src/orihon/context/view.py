@@ -197,18 +197,11 @@ def _before(state: State, place: int) -> State:
 
 
 def _leave(current: View, event: Event) -> View:
-    place = min(_number(event.data["upto"]), event.after)
-    tangents = tuple(
-        msgspec.structs.replace(tangent, state=_shortened(tangent.state, place)) for tangent in current.tangents
-    )
-    return msgspec.structs.replace(current, state=_shortened(current.state, place), tangents=tangents)
-
-
-def _shortened(state: State, place: int) -> State:
-    """A state whose oldest messages are gone; a summary goes on standing for the rest of what it covered."""
+    """A summary goes on standing for the rest of what it covered; what a tangent comes back to is left alone."""
+    place, state = min(_number(event.data["upto"]), event.after), current.state
     cut = (msgspec.structs.replace(covered, ranges=after(covered.ranges, place)) for covered in state.summaries)
     summaries = tuple(covered for covered in cut if covered.ranges)
-    return msgspec.structs.replace(state, ranges=after(state.ranges, place), summaries=summaries)
+    return _changed(current, ranges=after(state.ranges, place), summaries=summaries)
 
 
 def _end(current: View, event: Event) -> View:

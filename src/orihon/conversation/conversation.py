@@ -170,6 +170,7 @@ class Conversation:
         upto_seq = next(entry.assistant.seq for number, entry in enumerate(pairs, 1) if number == leaving)
         first_time = not self.notes.get(LEFT)
         self.task.event("leave", upto=upto_seq)
+        self._counted = (upto(history.view.state.ranges, history.last), history.last, count - leaving)
         if first_time:
             self.task.event("note", **{LEFT: True})
             self.tell(
