@@ -180,13 +180,17 @@ def test_the_funnel_stands_before_the_target(tmp_path, kind):
             blob = lease.put(f"a text with {TOKEN} in it".encode())
             lease.append(a_message("a text", blob=blob, seq=91))
             lease.append(a_message(TOKEN, seq=92))
+            file = {"path": "a.md", "sha256": blob.sha256, "size_bytes": blob.size_bytes, "tokens": 9}
+            sticky = lease.append(Event(id=0, after=1, type="sticky", data={"files": [file]}, timestamp=""))
         for run in (1, 2):
             copied = copy(source, target)
-            assert (copied.changed, copied.failures) == (2, []), run
+            assert (copied.changed, copied.failures) == (3, []), run
         messages = {message.seq: message for message in target.read(uuid, Message)}
         assert messages[90].content == messages[92].content == "[GITHUB_TOKEN]"
         assert messages[92] == next(source.read(uuid, Message, first=92))
         assert target.blob(uuid, messages[91].blob.sha256) == b"a text with [GITHUB_TOKEN] in it"
+        (event,) = target.read(uuid, Event, first=sticky)
+        assert event.data == {"files": [file | msgspec.to_builtins(messages[91].blob)]}
 
 
 def test_what_is_broken_is_skipped_and_said(tmp_path):

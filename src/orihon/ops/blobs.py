@@ -1,8 +1,8 @@
-"""Which blobs a record names."""
+"""Which blobs a record names, and how an event names others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -33,3 +33,15 @@ def _inside(value: Any) -> Iterator[Blob]:
     elif isinstance(value, list):
         for item in value:
             yield from _inside(item)
+
+
+def renamed(value: Any, blobs: Mapping[str, Blob]) -> Any:
+    """The data of an event with other blobs in the place of those that it names."""
+    if isinstance(value, list):
+        return [renamed(item, blobs) for item in value]
+    if not isinstance(value, dict):
+        return value
+    blob = blobs.get(str(value["sha256"])) if {"sha256", "size_bytes"} <= value.keys() else None
+    if blob is not None:
+        return value | {"sha256": blob.sha256, "size_bytes": blob.size_bytes}
+    return {name: renamed(item, blobs) for name, item in value.items()}

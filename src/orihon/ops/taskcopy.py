@@ -11,9 +11,9 @@ import msgspec
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound
 from orihon.funnel import admit
-from orihon.ops.blobs import named
+from orihon.ops.blobs import named, renamed
 from orihon.ops.tally import Tally
-from orihon.records import Blob, Call, Message, Metadata, Part, Record, TaskRow
+from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
 from orihon.secrets import mask
 from orihon.stores.base import LISTS, Lease, Problem, Store
 
@@ -192,9 +192,10 @@ class TaskCopy:
     def _admitted(self, record: R, figures: Figures) -> R:
         """The record as the target may have it, its blobs first."""
         record = admit(record, self.target.options.known)
+        if isinstance(record, Event):
+            moved = {blob.sha256: self._move(blob, figures, text=record.type == "sticky") for blob in named(record)}
+            return msgspec.structs.replace(record, data=renamed(record.data, moved)) if moved else record
         if not isinstance(record, Message):
-            for blob in named(record):
-                self._move(blob, figures, text=False)
             return record
         changes: dict[str, object] = {}
         if record.blob is not None:
@@ -223,9 +224,9 @@ class TaskCopy:
         if text:
             masked = mask(codec.clean_text(data.decode("utf-8", "replace")), known=self.target.options.known).encode()
             if masked != data:
-                data = masked
+                data, before = masked, blob.sha256
                 sha256 = hashlib.sha256(data).hexdigest()
-                blob = self._moved[blob.sha256] = msgspec.structs.replace(blob, sha256=sha256, size_bytes=len(data))
+                blob = self._moved[before] = msgspec.structs.replace(blob, sha256=sha256, size_bytes=len(data))
         self._deliver(blob, data)
         figures.blobs += 1
         figures.size_bytes += len(data)
