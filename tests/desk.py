@@ -4,9 +4,12 @@ import msgspec
 
 from orihon.context.frame import Budget, Policy, Texts
 from orihon.context.pick import StandIn
+from orihon.context.shelf import Shelf
+from orihon.context.sticky import StickyList
 from orihon.context.view import View, step
-from orihon.context.window import Shelf, compose
+from orihon.context.window import compose
 from orihon.records import Event, Message
+from orihon.task.sticky import Stickies, version
 from orihon.tokens import counter
 
 
@@ -19,6 +22,8 @@ class Desk:
         self.log, self.events, self.folds = [], [], []
         self.view = View()
         self.texts = Texts()
+        self.files = {}  # the texts of sticky files, by their hash
+        self.sent = False
         self.handles = True
         self.policy = Policy()
         self.shelf = Shelf()
@@ -39,6 +44,26 @@ class Desk:
         self.view = step(self.view, made)
         return made.id
 
+    def stick(self, files, room=1_000_000):
+        """The sticky files are these now, by path and text."""
+        made = [version(path, text, known=None, counter=self.counter) for path, text in files.items()]
+        self.files |= {one.file.sha256: one.text for one in made}
+        listed = StickyList(tuple(one.file for one in made), room=room, at_once=not self.sent)
+        return self.event("sticky", **msgspec.to_builtins(listed))
+
+    def stickies(self):
+        made = Stickies(self, "")
+        for event in self.events:
+            made.take(event)
+        return made
+
+    def listed(self):
+        """The sticky files now."""
+        return self.stickies().listed(self.view.state.sticky)
+
+    def blob(self, _, sha256):
+        return self.files[sha256].encode()
+
     def read(self, first, last):
         return self.log[first - 1 : last]
 
@@ -47,8 +72,10 @@ class Desk:
         return {one.seq: one for one in self.folds[folds.first - 1 : folds.last]} if folds else {}
 
     def window(self):
+        self.sent = True
+        texts = msgspec.structs.replace(self.texts, **self.stickies().texts(self.view.state, "en"))
         composed = compose(
-            self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=self.texts,
+            self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=texts,
             stand_ins=self.stand_ins(), handles=self.handles, policy=self.policy, shelf=self.shelf,
         )  # fmt: skip
         if composed.batch is not None:

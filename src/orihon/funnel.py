@@ -39,6 +39,11 @@ def admit(record: R, known: KnownSecrets | None) -> R:
     return msgspec.structs.replace(record, **changes) if changes else record
 
 
+def admit_text(text: str, known: KnownSecrets | None) -> str:
+    """A text as it may be stored where no record holds it: in a blob."""
+    return mask(clean_text(text), known=known)
+
+
 def _admit_fields(record: Record, known: KnownSecrets | None) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name in _TEXTS.get(type(record), ()):

@@ -248,6 +248,15 @@ class Window(Section, frozen=True, kw_only=True):
     language: Annotated[Literal["auto", "ja", "en"], says("Language of summaries; `auto` follows the task.")] = "auto"
 
 
+class Sticky(Section, frozen=True, kw_only=True):
+    """Files whose text is in every window of a conversation."""
+
+    files: Annotated[
+        tuple[str, ...], says("Paths, globs and directories that a new conversation begins with, in their order.")
+    ] = ()
+    share: Annotated[float, Meta(gt=0, le=0.75), says("Share of the window that all of them together may take.")] = 0.25
+
+
 class Lease(Section, frozen=True, kw_only=True):
     """The right to write one task."""
 
@@ -297,6 +306,7 @@ class Settings(Section, frozen=True, kw_only=True):
     fold_to: Annotated[Share, says("Share of the window that is left after folding.")] = 0.52
     window: Window = Window()
     history: History = History()
+    sticky: Sticky = Sticky()
     lease: Lease = Lease()
     monitor: Monitor = Monitor()
     retention: Retention = Retention()

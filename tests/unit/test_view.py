@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.context.ranges import ALL, OPEN, after, contains, joined, upto, without
-from orihon.context.view import State, View, record, saved, step, view
+from orihon.context.view import MAX_NEWS, State, View, record, saved, step, view
 from orihon.records import Event
 
 pairs = st.tuples(st.integers(1, 60), st.integers(1, 60))
+LIST = {"files": [{"path": "a", "sha256": "0" * 64, "size_bytes": 1, "tokens": 9}]}
 
 
 def events(*given_events):
@@ -107,7 +108,7 @@ def test_what_happens_in_a_tangent_ends_with_it():
     inside = [
         *((20, "tangent", {}), (25, "pin", {"seq": 22}), (26, "folds", {"first": 5, "last": 9})),
         *((27, "summary", {"id": 1, "ranges": [[1, 20]]}), (28, "snapshot", {"goal": "other"})),
-        *((28, "sticky", {"files": [{"path": "a"}]}), (29, "rewind", {"to": 21}), (30, "end", {"keep": "none"})),
+        *((28, "sticky", LIST), (29, "rewind", {"to": 21}), (30, "end", {"keep": "none"})),
     ]
     made = [Event(id=n, after=p, type=t, data=d, timestamp="t") for n, (p, t, d) in enumerate(inside, 4)]
     left, never = view(before + made), view(before)
@@ -120,6 +121,56 @@ def test_clear():
     state = view(events((5, "pin", {"seq": 2}), (50, "clear", {}))).state
     assert (state.ranges, state.pins) == (((51, OPEN),), (2,))
     assert ranges((50, "clear", {}), (55, "undo", {"event": 1})) == ALL
+
+
+def sticky(*given_events):
+    """The list of sticky files now, the one at the head, and those that are told."""
+    state = view(events(*given_events)).state
+    return state.sticky, state.standing, state.news
+
+
+def test_a_list_of_sticky_files_is_told_until_the_next_fold():
+    """What stands at the head moves only when the head changes anyway."""
+    told = [(5, "sticky", LIST | {"at_once": True}), (9, "sticky", LIST), (12, "sticky", LIST)]
+    assert sticky(*told[:1]) == (1, 1, ())
+    assert sticky(*told) == (3, 1, ((2, 9), (3, 12)))
+    assert sticky(*told, (20, "folds", {"first": 1, "last": 2})) == (3, 3, ())
+    assert sticky(*told, (20, "summary", {"id": 1, "ranges": [[1, 10]]})) == (3, 3, ())
+    assert sticky(*told, (20, "clear", {})) == (3, 3, ())
+    assert sticky(*told, (20, "rewind", {"to": 2})) == (3, 1, ((2, 9), (3, 12)))
+
+
+def test_a_tangent_and_a_checkpoint_remember_what_is_told_of_sticky_files():
+    """The list and its place, whatever was folded meanwhile."""
+    before = [(5, "sticky", LIST | {"at_once": True}), (9, "sticky", LIST)]
+    inside = [(10, "tangent", {}), (12, "sticky", LIST), (14, "folds", {"first": 1, "last": 1})]
+    assert sticky(*before, *inside) == (4, 4, ())
+    assert sticky(*before, *inside, (15, "end", {"keep": "none"})) == (2, 1, ((2, 9),))
+    kept = saved(view(events(*before)))
+    assert sticky(*before, (12, "sticky", LIST), (14, "restore", {**kept, "after": 9})) == (2, 1, ((2, 9),))
+
+
+@pytest.mark.parametrize("step", [("rewind", {"to": 2}), ("clear", {}), ("summary", {"id": 1, "ranges": [[1, 8]]})])
+def test_undo_leaves_the_sticky_files_alone(step):
+    """A list that came after the step stays, and is told against the one that stands there again."""
+    before = [(5, "sticky", LIST | {"at_once": True}), (9, "sticky", LIST), (10, *step)]
+    assert sticky(*before, (11, "undo", {"event": 3})) == (2, 1, ((2, 9),))
+    after = [*before, (12, "sticky", LIST), (13, "folds", {"first": 1, "last": 1}), (14, "undo", {"event": 3})]
+    assert sticky(*after) == (4, 1, ((2, 9), (4, 14)))
+
+
+def test_undo_of_a_restore_brings_the_sticky_files_back():
+    """A restore changes the list, and so does taking it back."""
+    before = [(5, "sticky", LIST | {"at_once": True}), (9, "sticky", LIST)]
+    restored = [*before, (10, "restore", {**saved(View()), "after": 3})]
+    assert sticky(*restored) == (0, 0, ())
+    assert sticky(*restored, (11, "undo", {"event": 3})) == (2, 1, ((2, 9),))
+
+
+def test_what_is_told_of_sticky_files_does_not_grow_without_end():
+    """After many lists without a fold the newest one goes to the head."""
+    assert sticky(*[(5, "sticky", LIST)] * MAX_NEWS)[:2] == (MAX_NEWS, 0)
+    assert sticky(*[(5, "sticky", LIST)] * (MAX_NEWS + 1)) == (MAX_NEWS + 1, MAX_NEWS + 1, ())
 
 
 def test_a_summary_counts_while_its_ranges_are_what_is_visible():
@@ -178,6 +229,7 @@ meaningful = st.one_of(
     happens("unpin", seq=st.integers(1, 60)),
     happens("snapshot", goal=st.text(max_size=3)),
     happens("undo", event=st.integers(1, 20)),
+    happens("sticky", files=st.just(LIST["files"]), at_once=st.booleans()),
     st.tuples(
         st.sampled_from(["rewind", "end", "summary", "view", "restore", "undo", "sticky", "dance"]),
         st.dictionaries(st.text(max_size=5), anything, max_size=3),

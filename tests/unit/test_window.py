@@ -22,6 +22,10 @@ CASES = 5_000 if DEEP else 250
 
 SYSTEM = "You fix bugs in a shop."
 REQUEST = "The total of an empty basket is wrong; see src/shop/basket.py."
+STICKY = (
+    "The user keeps these files in view:\n"
+    "--- CONTEXT ENTRY BEGIN ---\n[STYLE.md]\nBe brief.\n--- CONTEXT ENTRY END ---\n\n"
+)
 
 
 def work(desk, turns, size=1500, start=0):
@@ -261,14 +265,15 @@ def test_what_cannot_fit_is_said_with_figures():
 def test_texts_beside_the_log_stand_where_they_should():
     """Sticky files after the system prompt; summary and note after the request; the snapshot of the last fold."""
     desk = started()
-    desk.texts = Texts(sticky="STICKY", summary="SUMMARY", snapshot="SNAPSHOT 1", note="NOTE")
+    desk.stick({"STYLE.md": "Be brief."})
+    desk.texts = Texts(summary="SUMMARY", snapshot="SNAPSHOT 1", note="NOTE")
     work(desk, 4)
-    assert [message.content for message in desk.window().messages][:4] == [SYSTEM, "STICKY", REQUEST, "SUMMARY"]
+    assert [message.content for message in desk.window().messages][:4] == [SYSTEM, STICKY, REQUEST, "SUMMARY"]
     work(desk, 120, start=4)
     desk.window()
     desk.texts = msgspec.structs.replace(desk.texts, snapshot="SNAPSHOT 2")
     contents = [message.content for message in desk.window().messages]
-    assert contents[:6] == [SYSTEM, "STICKY", REQUEST, "NOTE", "SUMMARY", "SNAPSHOT 1"]
+    assert contents[:6] == [SYSTEM, STICKY, REQUEST, "NOTE", "SUMMARY", "SNAPSHOT 1"]
 
 
 def test_a_summary_stands_for_its_ranges():

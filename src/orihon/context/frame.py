@@ -8,6 +8,7 @@ import msgspec
 
 from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.ranges import Ranges
+from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
 from orihon.context.view import Folded
 from orihon.records import Message
@@ -42,7 +43,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 class Texts(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in the window beside the messages of the log."""
 
-    sticky: str = ""
+    sticky: Head = Head()  # as of the last fold
+    news: tuple[News, ...] = ()  # what was told of them since
+    files: Head = Head()  # as they are now; the window shows them from the next fold on
     summary: str = ""
     snapshot: str = ""  # as it is now; the window shows the one of the last fold
     note: str = ""  # how to unfold, said once
@@ -66,10 +69,11 @@ class Batch(msgspec.Struct, frozen=True):
     stand_ins: tuple[StandIn, ...]
     hidden: Ranges
     snapshot: str
+    room: int | None = None  # tokens for sticky files, when not all of them fit
 
     def event(self, first: int, last: int) -> dict[str, Any]:
         """The data of the event that makes the batch count, given the numbers of its records."""
-        data: dict[str, Any] = msgspec.to_builtins(Folded(first, last, self.hidden, self.snapshot))
+        data: dict[str, Any] = msgspec.to_builtins(Folded(first, last, self.hidden, self.snapshot, self.room))
         return data
 
 

@@ -11,7 +11,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown, or no longer, from the next fold on
-    sticky    {files}                   the whole list of sticky files, each with the version to show
+    sticky    {files, declared, …}      the whole list of sticky files, each with the version to show
     snapshot  {…}                       a partial update of goal, completed actions, phase, observations; or one more
                                         of them: {acted} or {observed}
     leave     {upto}                    the oldest messages leave the view, because there are too many
@@ -34,11 +34,13 @@ import msgspec
 
 from orihon.context.ranges import ALL, OPEN, Ranges, after, contains, joined, last_of, upto
 from orihon.context.snapshot import MAX_ACTIONS, acted, from_data, observed
+from orihon.context.sticky import StickyList
 from orihon.records import Event
 
 RECORD_EVERY = 256  # events between two records of the whole view
 MAX_UNDOS = 32
 MAX_SUMMARIES = 32
+MAX_NEWS = 64  # lists of sticky files that are told one after the other; then the newest one goes to the head
 
 
 class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,6 +58,7 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
     last: int
     hidden: Ranges = ()
     snapshot: str = ""
+    room: int | None = None  # for sticky files, in tokens, when not all of them fitted
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +69,9 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     held: tuple[int, ...] = ()  # the pins as of the last fold: they hold until the next one, so that nothing moves
     folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
-    sticky: tuple[dict[str, Any], ...] = ()
+    sticky: int = 0  # the event with the list of sticky files; each list has its whole place there
+    standing: int = 0  # the list as of the last fold: it stands at the head until the next one
+    news: tuple[tuple[int, int], ...] = ()  # the lists since then, each with the message after which it is told
     snapshot: dict[str, Any] = {}
     notes: dict[str, Any] = {}
 
@@ -172,7 +177,7 @@ def _rewind(current: View, event: Event) -> View:
 
 def _clear(current: View, event: Event) -> View:
     pins, ranges = current.state.pins, ((event.after + 1, OPEN),)
-    then = _changed(current, ranges=ranges, held=pins, summaries=(), folds=None, snapshot={})
+    then = _changed(_settled(current), ranges=ranges, held=pins, summaries=(), folds=None, snapshot={})
     return _undoable(current, event, then)
 
 
@@ -223,14 +228,14 @@ def _end(current: View, event: Event) -> View:
 def _folds(current: View, event: Event) -> View:
     folds = msgspec.convert(event.data, Folded)
     folds = msgspec.structs.replace(folds, hidden=joined(folds.hidden))
-    return _changed(current, folds=folds, held=current.state.pins)
+    return _changed(_settled(current), folds=folds, held=current.state.pins)
 
 
 def _summary(current: View, event: Event) -> View:
     covered = msgspec.convert(event.data, Covered)
     covered = msgspec.structs.replace(covered, id=_number(covered.id), ranges=joined(covered.ranges))
     summaries = (*current.state.summaries, covered)[-MAX_SUMMARIES:]
-    then = _changed(current, summaries=summaries, held=current.state.pins)
+    then = _changed(_settled(current), summaries=summaries, held=current.state.pins)
     return msgspec.structs.replace(_undoable(current, event, then), rests=False)
 
 
@@ -245,7 +250,15 @@ def _unpin(current: View, event: Event) -> View:
 
 
 def _sticky(current: View, event: Event) -> View:
-    return _changed(current, sticky=msgspec.convert(event.data["files"], tuple[dict[str, Any], ...]))
+    listed = msgspec.convert(event.data, StickyList)
+    news = (*current.state.news, (event.id, event.after))
+    then = _changed(current, sticky=event.id, news=news)
+    return _settled(then) if listed.at_once or len(news) > MAX_NEWS else then
+
+
+def _settled(current: View) -> View:
+    """The head of the window changes anyway: the newest list of sticky files goes there, with nothing left to tell."""
+    return _changed(current, standing=current.state.sticky, news=())
 
 
 def _snapshot(current: View, event: Event) -> View:
@@ -281,10 +294,14 @@ def _undo(current: View, event: Event) -> View:
     # what was visible then up to that moment, and what is visible now after it
     ranges = joined((*upto(then.ranges, undo.after), *after(now.ranges, undo.after)))
     state = msgspec.structs.replace(then, ranges=ranges, notes=now.notes)
-    if all(one.type in {"rewind", "summary"} for one in current.undos if one.event >= number):
-        # these leave the snapshot, the sticky files and the other pins alone, and so does taking them back
+    taken_back = {one.type for one in current.undos if one.event >= number}
+    if "restore" not in taken_back and now.sticky != then.sticky:
+        # the others leave the sticky files alone, and so does taking them back
+        state = msgspec.structs.replace(state, sticky=now.sticky, news=(*then.news, (now.sticky, event.after)))
+    if taken_back <= {"rewind", "summary"}:
+        # these leave the snapshot and the other pins alone too
         pins = {*now.pins, *(seq for seq in then.pins if not contains(now.ranges, seq))}
-        state = msgspec.structs.replace(state, snapshot=now.snapshot, sticky=now.sticky, pins=tuple(sorted(pins)))
+        state = msgspec.structs.replace(state, snapshot=now.snapshot, pins=tuple(sorted(pins)))
     return msgspec.structs.replace(
         current,
         state=state,

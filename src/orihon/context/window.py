@@ -6,11 +6,13 @@ log and down to `fold_to`; it comes back with the window, and the caller stores 
 between two folds every window begins with the messages of the one before it.
 
     system prompt · sticky files · first request · note, summary, snapshot · messages: folded, then whole
+
+A sticky file that changes between two folds is told of at the end, after the message that was the last one then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -22,10 +24,11 @@ from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, contains, joined, without
-from orihon.context.repair import Repairer
+from orihon.context.shelf import Draft, Shelf
+from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
 from orihon.context.units import is_prompt, unit_at, units_of
-from orihon.context.view import State, View
+from orihon.context.view import View
 from orihon.errors import BudgetTooSmall
 from orihon.records import Message
 from orihon.tokens import Counter
@@ -35,30 +38,10 @@ FIRST_PAGE = 16  # until it is known how large they are
 OPENING = 16  # messages among which the system prompt and the first request are looked for
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
-SHOWN_BY = ("ranges", "folds", "summaries", "held")  # of a view: what says which messages are shown, and how
+STICKY_SHARE = 0.75  # of the limit, for all sticky files
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
-
-
-class Shelf:
-    """The last window and its messages as it showed them, so that the next one only adds what is new.
-
-    It is no larger than a window, belongs to one task, and is emptied by whatever changes what is shown of them.
-    """
-
-    def __init__(self) -> None:
-        self.state: State | None = None
-        self.messages: dict[int, Message] = {}
-        self.always: dict[int, Message] = {}
-        self.draft: _Draft | None = None
-
-    def look_at(self, state: State) -> None:
-        """Keep what is there as long as the same messages are shown in the same way."""
-        before = self.state
-        if before is None or any(getattr(before, name) != getattr(state, name) for name in SHOWN_BY):
-            self.messages, self.always, self.draft = {}, {}, None
-        self.state = state
 
 
 def compose(
@@ -88,18 +71,6 @@ def compose(
     return desk.folded(draft.tokens)
 
 
-class _Draft(msgspec.Struct, kw_only=True):
-    texts: Texts
-    last: int  # message that was looked at
-    request: int = 0
-    repairer: Repairer = msgspec.field(default_factory=Repairer)
-    messages: list[Message] = []
-    tokens: int = 0
-    by_source: dict[str, int] = {}
-    whole: int = 0
-    folded: int = 0
-
-
 class _Desk:
     """Everything one window needs, laid out."""
 
@@ -118,6 +89,7 @@ class _Desk:
         self.shelf, self.ui = shelf, ui
         self.view, self.read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        self._show(texts.sticky, texts.news)
         covered = view.state.summary.ranges if view.state.summary else ()
         self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
         self.always = shelf.always or self._always(view.state.held)
@@ -166,16 +138,18 @@ class _Desk:
 
     # what they look like
 
-    def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> _Draft:
+    def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = _Draft(texts=self.texts, last=self.last)
+        draft = Draft(texts=self.texts, last=self.last)
         rest = self.shown(hidden)
         while rest and is_prompt(rest[0], draft.whole):
             self._put(draft, "system", rest.pop(0))
             draft.whole += 1
-        self._say(draft, "sticky files", self.texts.sticky)
+        if self.standing is not None:
+            self._put(draft, "sticky files", self.standing)
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)
         for message in rest:
+            self._tell(draft, message.seq)
             stand_in = stand_ins.get(message.seq)
             ready = stand_in is None or self.shelf.messages.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
@@ -187,34 +161,60 @@ class _Desk:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
                 self._say(draft, "snapshot", snapshot)
+        self._tell(draft)
         return self._counted(draft)
 
-    def grown(self) -> _Draft | None:
+    def grown(self) -> Draft | None:
         """The last draft with what was said since; None if something else has changed."""
         draft = self.shelf.draft
         if draft is None or not draft.request or draft.last > self.last or not _same(draft.texts, self.texts):
             return None
         since = number_ranges.after(self.visible, draft.last)
         for message in [message for first, last in since for message in self.read(first, last)]:
+            self._tell(draft, message.seq)
             self._put(draft, message.role, message)
             self.shelf.messages[message.seq] = message
             draft.whole += 1
+        self._tell(draft)
         draft.last = self.last
         return self._counted(draft)
 
-    def _counted(self, draft: _Draft) -> _Draft:
+    def _counted(self, draft: Draft) -> Draft:
         draft.messages = draft.repairer.messages()
         draft.tokens = sum([message.tokens or self._count(message) for message in draft.messages])
         return draft
 
-    def _put(self, draft: _Draft, source: str, message: Message) -> None:
+    def _put(self, draft: Draft, source: str, message: Message) -> None:
         tokens = message.tokens or self._count(message)
         draft.repairer.add(message if message.tokens else msgspec.structs.replace(message, tokens=tokens))
         draft.by_source[source] = draft.by_source.get(source, 0) + tokens
 
-    def _say(self, draft: _Draft, source: str, text: str) -> None:
+    def _say(self, draft: Draft, source: str, text: str) -> None:
         if text:
             self._put(draft, source, _said(text))
+
+    def _tell(self, draft: Draft, before: int = number_ranges.OPEN) -> None:
+        """Say what became known of the sticky files before a message."""
+        while draft.told < len(self.news) and self.news[draft.told].after < before:
+            self._say(draft, "sticky files", self.news[draft.told].text)
+            draft.told += 1
+
+    def _show(self, head: Head, news: Sequence[News] = ()) -> None:
+        """Let these sticky files stand near the head, and this be told of them later."""
+        self.head, self.news = head, news
+        self._standing: Message | None = None
+
+    @property
+    def standing(self) -> Message | None:
+        """The sticky files near the head; they are long, and counted when they are first needed."""
+        if self._standing is None and (text := self.head.text):
+            said = _said(text)
+            self._standing = msgspec.structs.replace(said, tokens=self._count(said))
+        return self._standing
+
+    def _show_anew(self, room: int) -> None:
+        """Let the sticky files stand there as they are now, in so many tokens."""
+        self._show(self.texts.files.within(room))
 
     def _count(self, message: Message) -> int:
         return self.counter.message(message)
@@ -225,6 +225,7 @@ class _Desk:
         """The window of a policy that chooses whole messages, anew each time."""
         self.shelf = Shelf()
         self.always = self._always(self.view.state.pins)
+        self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
         free = [message for message in considered if message.seq not in self.always]
         stand_ins: dict[int, StandIn] = {}
@@ -234,11 +235,11 @@ class _Desk:
             trees = [message for message in free if message.seq in kept and is_ui_tree(message)]
             stand_ins = {message.seq: self._stub(message, policy.max_data_chars // 4) for message in trees}
         else:
-            fixed = sum(message.tokens for message in self.always.values()) + self._count(_said(self.texts.summary))
+            fixed = sum(message.tokens for message in self.always.values()) + self._fixed(self.texts.summary)
             limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
             kept = newest_that_fit(free, max_tokens=limit - fixed)
         hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
-        draft, _ = self._squeezed(stand_ins, hidden)
+        draft, _ = self._squeezed(stand_ins, hidden, self.budget.limit)
         return Composed(messages=draft.messages, report=self.report(draft, (f"chosen by the policy {policy.name}",)))
 
     # when it is too full
@@ -247,9 +248,10 @@ class _Desk:
         """A new batch of folds over the visible log, and the window with it."""
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         self.always = self._always(self.view.state.pins)
+        self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
-        texts = (self.texts.sticky, self.texts.note, self.texts.summary, self.texts.snapshot)
-        room = max(1, self.budget.limit - sum(self._count(_said(text)) for text in texts if text))
+        fixed = self._fixed(self.texts.note, self.texts.summary, self.texts.snapshot)
+        room = max(1, self.budget.limit - fixed)
         picked = pick(
             considered,
             budget=max(1, int(self.budget.fold_to * room)),
@@ -261,13 +263,20 @@ class _Desk:
         left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
         hidden = joined((*older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
-        draft, hidden = self._squeezed(stand_ins, hidden)
+        draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
         reason = f"it had {before:,} tokens, more than {self.budget.fold_at:.0%} of {self.budget.limit:,}"
         return Composed(
             messages=draft.messages,
             report=self.report(draft, (reason,)),
-            batch=Batch(tuple(stand_ins[seq] for seq in sorted(stand_ins)), hidden, self.texts.snapshot),
+            batch=Batch(
+                tuple(stand_ins[seq] for seq in sorted(stand_ins)), hidden, self.texts.snapshot, self.head.room
+            ),
         )
+
+    def _fixed(self, *texts: str) -> int:
+        """What stands beside the messages of the log, the sticky files among it."""
+        beside = sum(self._count(_said(text)) for text in texts if text)
+        return beside + (self.standing.tokens if self.standing else 0)
 
     def _considered(self) -> tuple[list[Message], Ranges]:
         """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
@@ -287,12 +296,15 @@ class _Desk:
                 size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
         return [message for _, message in sorted((self.always | found).items())], ()
 
-    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges) -> tuple[_Draft, Ranges]:
-        """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits."""
+    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges, most: float) -> tuple[Draft, Ranges]:
+        """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits.
+
+        With less than `most` it is not folded again at once; but for that alone nothing is left out.
+        """
         cap = int(STAND_IN_SHARE * self.budget.limit)
         whole = {message.seq: message for message in self.shown(hidden)}
         done: set[int] = set()  # what cannot be made smaller at this cap
-        while (draft := self.draft(stand_ins, hidden, self.texts.snapshot)).tokens > self.budget.limit:
+        while (draft := self.draft(stand_ins, hidden, self.texts.snapshot)).tokens > most:
             size, largest = self._largest(draft, whole.keys() - {*self.view.state.pins, *done})
             if size > cap:
                 stand_ins[largest] = self._stub(whole[largest], cap)
@@ -301,13 +313,17 @@ class _Desk:
             elif cap > LEAST_TOKENS:
                 cap //= 2
                 done.clear()
+            elif draft.tokens <= self.budget.limit:
+                break
             elif oldest := self._oldest(message for seq, message in whole.items() if not contains(hidden, seq)):
                 hidden = joined((*hidden, *((message.seq, message.seq) for message in oldest)))
+            elif self.standing is not None:
+                self._show_anew(self.head.tokens // 2)
             else:
                 raise self._too_small(draft.tokens)
         return draft, hidden
 
-    def _largest(self, draft: _Draft, among: AbstractSet[int]) -> tuple[int, int]:
+    def _largest(self, draft: Draft, among: AbstractSet[int]) -> tuple[int, int]:
         """The tokens and the number of the largest message; what was rewritten to be valid is counted anew."""
         free = (message for message in draft.messages if message.seq in among and message.role != "system")
         return max(((message.tokens or self._count(message), message.seq) for message in free), default=(0, 0))
@@ -337,7 +353,7 @@ class _Desk:
         )
         return BudgetTooSmall(message, needed=needed, allowed=limit)
 
-    def report(self, draft: _Draft, reasons: tuple[str, ...] = ()) -> Report:
+    def report(self, draft: Draft, reasons: tuple[str, ...] = ()) -> Report:
         """What the window holds, by source."""
         visible = sum(last - first + 1 for first, last in number_ranges.upto(self.view.state.ranges, self.last))
         return Report(
@@ -352,8 +368,8 @@ class _Desk:
 
 
 def _same(one: Texts, other: Texts) -> bool:
-    """Whether they say the same in the window; the snapshot as it is now is not shown before the next fold."""
-    return all(getattr(one, name) == getattr(other, name) for name in Texts.__struct_fields__ if name != "snapshot")
+    """Whether they say the same in the window; what is as it is now is not shown before the next fold."""
+    return all(getattr(one, name) == getattr(other, name) for name in ("sticky", "summary", "note"))
 
 
 def _said(text: str) -> Message:

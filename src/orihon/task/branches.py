@@ -1,14 +1,23 @@
-"""What a person can do to the view: side conversations, going back, checkpoints, undo. The log itself never changes."""
+"""What a person can do to the view: side conversations, going back, checkpoints, undo, sticky files.
+
+The log itself never changes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
+from orihon.context.sticky import StickyFile, StickyList
 from orihon.context.view import saved
+from orihon.context.window import STICKY_SHARE
 from orihon.errors import NotFound, TangentError, UsageError
 from orihon.records import Event
 from orihon.task import summaries
 from orihon.task.frozen import Summariser
+from orihon.task.sticky import NEWS_SHARE, Version, version
 from orihon.task.writer import Writer
 
 Keep = Literal["none", "tail", "summary"]
@@ -130,3 +139,64 @@ class Branches(Writer):
                 raise NotFound(kind="checkpoint", id=str(checkpoint), hint="task.checkpoint(…) returned its number.")
             data = {name: found.data[name] for name in ("state", "tangents") if name in found.data}
             return self.event("restore", after=found.after, checkpoint=checkpoint, **beside, **data)
+
+    # sticky files
+
+    @property
+    def sticky_files(self) -> StickyList:
+        """The files that are kept in every window, as they were last given, and what was declared to find them."""
+        with self.lock:
+            return self.history.stickies.listed(self.history.view.state.sticky)
+
+    def version(self, path: str, text: str, *, mark: tuple[int, ...] = ()) -> Version:
+        """A file as it may be kept, masked and counted; nothing is stored before `sticky` is given it."""
+        return version(path, text, known=self.lease.store.options.known, counter=self.history.counter, mark=mark)
+
+    def sticky(
+        self, files: Mapping[str, str] | Sequence[StickyFile | Version], *, declared: Sequence[str] = ()
+    ) -> int | None:
+        """Keep these files in every window, in this order, instead of those before; None when nothing is new.
+
+        A mapping says the text of each path. A sequence holds what `version` made and, for a file that has not
+        changed, what the list had.
+        """
+        given = [self.version(*one) for one in files.items()] if isinstance(files, Mapping) else files
+        with self.lock:
+            self.check_running()
+            self.settle()
+            now = tuple({file.path: file for file in map(_file_of, given)}.values())
+            before = self.sticky_files
+            if before.declared == tuple(declared) and [file.version for file in before.files] == [
+                file.version for file in now
+            ]:
+                return None
+            self._check_room(now)
+            for one in given:
+                if isinstance(one, Version):
+                    self.lease.put(one.text.encode())
+            listed = StickyList(now, tuple(declared), self._news_room(), self._nothing_sent())
+            return self.event("sticky", **msgspec.to_builtins(listed))
+
+    def _check_room(self, files: Sequence[StickyFile]) -> None:
+        tokens, limit = sum(file.tokens for file in files), self.history.limit
+        most = int(STICKY_SHARE * limit)
+        if tokens > most:
+            raise UsageError(
+                f"The sticky files would take {tokens:,} tokens; {most:,} are allowed, three quarters of the {limit:,} "
+                "of the window.",
+                hint="Keep fewer or shorter files.",
+            )
+
+    def _news_room(self) -> int:
+        """What is left to tell of changed files before the next fold."""
+        told = sum(self.history.counter.text(news.text) for news in self.history.sticky_news)
+        return max(0, int(NEWS_SHARE * self.history.limit) - told)
+
+    def _nothing_sent(self) -> bool:
+        """Whether no window was made of what is visible, so that nothing can move."""
+        visible = self.history.backwards(self.history.view.state.ranges)
+        return not self.row.current_context_tokens or next(visible, None) is None
+
+
+def _file_of(given: StickyFile | Version) -> StickyFile:
+    return given.file if isinstance(given, Version) else given

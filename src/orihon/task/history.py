@@ -20,14 +20,17 @@ from orihon.context.language import language_of
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
+from orihon.context.shelf import Shelf
 from orihon.context.snapshot import from_data, rendered
+from orihon.context.sticky import News
 from orihon.context.units import unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
-from orihon.context.window import Shelf, compose
+from orihon.context.window import compose
 from orihon.errors import Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
 from orihon.stores.base import LISTS, Store
 from orihon.task.frozen import Frozen, schema_tokens, thaw
+from orihon.task.sticky import Stickies
 from orihon.task.window import Window
 from orihon.tokens import counter
 
@@ -57,6 +60,7 @@ class History:
         self._recent: OrderedDict[int, Message] = OrderedDict()
         self._recent_bytes = 0
         self._shelf = Shelf()
+        self.stickies = Stickies(store, uuid)
         self._stand_ins: tuple[int, int, dict[int, StandIn]] = (0, 0, {})
         self._summaries: dict[int, str] = {}
         self._language: str = "" if frozen.language == "auto" else frozen.language
@@ -151,6 +155,7 @@ class History:
     def step(self, event: Event) -> None:
         """Take in an event that was just stored."""
         self.view = step(self.view, event)
+        self.stickies.take(event)
 
     @property
     def uncovered(self) -> Ranges:
@@ -250,6 +255,12 @@ class History:
             reserved_output=frozen.reserved_output,
         )
 
+    @property
+    def sticky_news(self) -> tuple[News, ...]:
+        """What is told of sticky files since the last fold."""
+        news: tuple[News, ...] = self.stickies.texts(self.view.state, self.language)["news"]
+        return news
+
     def _tail(self) -> Message | None:
         """The live snapshot at the end, for those who want it there."""
         text = self.snapshot_text if self.frozen.snapshot == "tail" else ""
@@ -264,6 +275,7 @@ class History:
             summary=self._summary() if state.summary else "",
             snapshot=self.snapshot_text if self.frozen.snapshot == "prefix" else "",
             note=NOTE[self.language] if "unfold" in self.frozen.ours else "",
+            **self.stickies.texts(state, self.language),
         )
 
     def _summary(self) -> str:
