@@ -73,7 +73,8 @@ class Desk:
 
     def window(self):
         self.sent = True
-        texts = msgspec.structs.replace(self.texts, **self.stickies().texts(self.view.state, "en"))
+        sticky, given = self.stickies().texts(self.view.state, "en"), self.texts
+        texts = msgspec.structs.replace(sticky, summary=given.summary, snapshot=given.snapshot, note=given.note)
         composed = compose(
             self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=texts,
             stand_ins=self.stand_ins(), handles=self.handles, policy=self.policy, shelf=self.shelf,

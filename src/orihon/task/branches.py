@@ -189,7 +189,7 @@ class Branches(Writer):
 
     def _news_room(self) -> int:
         """What is left to tell of changed files before the next fold."""
-        told = sum(self.history.counter.text(news.text) for news in self.history.sticky_news)
+        told = sum(self.history.counter.text(news.text) for news in self.history.sticky_texts.news)
         return max(0, int(NEWS_SHARE * self.history.limit) - told)
 
     def _nothing_sent(self) -> bool:

@@ -22,7 +22,6 @@ from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
 from orihon.context.shelf import Shelf
 from orihon.context.snapshot import from_data, rendered
-from orihon.context.sticky import News
 from orihon.context.units import unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import compose
@@ -256,10 +255,9 @@ class History:
         )
 
     @property
-    def sticky_news(self) -> tuple[News, ...]:
-        """What is told of sticky files since the last fold."""
-        news: tuple[News, ...] = self.stickies.texts(self.view.state, self.language)["news"]
-        return news
+    def sticky_texts(self) -> Texts:
+        """What the window shows of sticky files; it is remembered until they change."""
+        return self.stickies.texts(self.view.state, self.language)
 
     def _tail(self) -> Message | None:
         """The live snapshot at the end, for those who want it there."""
@@ -271,11 +269,11 @@ class History:
 
     def _texts(self) -> Texts:
         state = self.view.state
-        return Texts(
+        return msgspec.structs.replace(
+            self.sticky_texts,
             summary=self._summary() if state.summary else "",
             snapshot=self.snapshot_text if self.frozen.snapshot == "prefix" else "",
             note=NOTE[self.language] if "unfold" in self.frozen.ours else "",
-            **self.stickies.texts(state, self.language),
         )
 
     def _summary(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from orihon.context.frame import Texts
 from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entries_of, entry_text, told
 from orihon.context.view import State
 from orihon.errors import Corrupt, NotFound, UsageError
@@ -25,8 +26,6 @@ from orihon.tokens import Counter
 log = logging.getLogger("orihon")
 
 NEWS_SHARE = 0.25  # of the limit, for all that is told of changed files between two folds
-
-Made = dict[str, Any]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -56,7 +55,7 @@ class Stickies:
         self._lists: dict[int, StickyList] = {}
         self._texts: dict[str, str | None] = {}  # by their hash
         self._made_for: Any = None
-        self._made: Made = {}
+        self._made = Texts()
 
     def take(self, event: Event) -> None:
         """Keep the list of an event that was just stored."""
@@ -70,16 +69,16 @@ class Stickies:
             self._lists[number] = _list_of(found)
         return self._lists.get(number, StickyList())
 
-    def texts(self, state: State, language: str) -> Made:
-        """What the window shows of sticky files, as `Texts` has it."""
+    def texts(self, state: State, language: str) -> Texts:
+        """What the window shows of sticky files."""
         room = state.folds.room if state.folds else None
         made_for = (state.standing, state.sticky, state.news, room, language)
         if made_for != self._made_for:
-            self._made = {
-                "sticky": Head(self._entries(state.standing, language), language, room),
-                "files": Head(self._entries(state.sticky, language), language),
-                "news": tuple(self._news(state, language)),
-            }
+            self._made = Texts(
+                sticky=Head(self._entries(state.standing, language), language, room),
+                files=Head(self._entries(state.sticky, language), language),
+                news=tuple(self._news(state, language)),
+            )
             self._made_for = made_for
             self._let_go({state.standing, state.sticky, *(number for number, _ in state.news)})
         return self._made
