@@ -113,6 +113,21 @@ def test_a_pinned_result_keeps_its_call(engine):
         assert "second result" not in str(window)
 
 
+def test_a_call_that_was_left_out_whole_waits_no_longer(engine):
+    """Going back to it does not bring it back into the window, so nobody answers it, also not on a resume."""
+    task = begun(engine)
+    task.add_reply(calling(("read_file", {"path": "a.py"}), text="First."))
+    task.add("user", "Never mind.")
+    task.event("folds", first=1, last=0, hidden=[[3, 3]])
+    task.rewind(3)
+    before = shown(task)
+    assert "First." not in str(before)
+    assert task.pending_calls() == []
+    task.close()
+    with engine.resume(task.uuid) as task:
+        assert shown(task) == before
+
+
 def test_undo_takes_back_nothing_else(engine):
     """The snapshot and the pins of the time since stay as they are."""
     with begun(engine, summariser=lambda _: "They talked.") as task:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from orihon.context import recall as lookup
+from orihon.context.ranges import without
 from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
 from orihon.errors import OrihonError, StoreError, UsageError
@@ -54,7 +55,9 @@ class Calls(Branches):
     def _unanswered(self) -> list[Call]:
         """The calls of the newest reply without a result, with the arguments that the model wrote."""
         answered: set[str | None] = set(self._running)
-        for message in self.history.backwards(self.history.uncovered):  # what a summary stands for has been left behind
+        folds = self.history.view.state.folds
+        # what a summary stands for, and what was left out whole, has been left behind
+        for message in self.history.backwards(without(self.history.uncovered, folds.hidden if folds else ())):
             if message.role == "tool":
                 answered.add(message.tool_call_id)
                 continue
