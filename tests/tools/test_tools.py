@@ -483,6 +483,7 @@ class TestApproval:
     def test_a_question_cannot_lie(self):
         """Escapes, carriage returns and marks that turn the writing round are shown as what they are."""
         assert visible("rm x\r\x1b[2Kls \u202e") == "rm x\\r\\x1b[2Kls \\u202e"
+        assert visible("全角\u3000の空白 👨\u200d👩\n\tx") == "全角\u3000の空白 👨\u200d👩\n\tx"
         assert visible("x" * 5000).endswith("… and 1,000 more characters")
 
     def test_another_word_is_refused(self, make):

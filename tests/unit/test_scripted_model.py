@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from orihon.agent.models.openai_chat import ChatGathering
 from orihon.errors import ModelError, ScriptError, UsageError
 from orihon.testing import ScriptedModel, ScriptedServer, serve
 
@@ -119,7 +120,6 @@ def test_failures_and_functions():
         ([{"role": "tool", "tool_call_id": "c", "content": "x"}], {}, "which no call"),
         (ASKED, {"tools": []}, "tools: leave them out"),
         (ASKED, {"tools": [{"name": "read_file"}]}, "a function with a name"),
-        (ASKED, {"stream": True}, "not streamed"),
     ],
 )
 def test_what_openai_would_refuse_is_refused(messages, more, sentence):
@@ -131,7 +131,7 @@ def test_what_openai_would_refuse_is_refused(messages, more, sentence):
         status, body = post(f"{server.url}/chat/completions", {"model": "m", "messages": messages, **more})
         assert (status, body["error"]["type"]) == (400, "invalid_request_error")
         assert sentence in body["error"]["message"]
-        assert body["error"]["param"] in {"messages", "tools", "stream"}
+        assert body["error"]["param"] in {"messages", "tools"}
         assert post(f"{server.url}/chat/completions", {"model": "m", "messages": ASKED})[0] == 200
 
 
@@ -155,6 +155,32 @@ def test_over_http():
         pass
     with pytest.raises(ZeroDivisionError), serve(["one"]):
         1 / 0  # noqa: B018
+
+
+def test_a_stream():
+    """The same reply in pieces, with its usage for those who ask for it; what is refused is refused without one."""
+    usage = {"prompt_tokens": 7, "completion_tokens": 5}
+    asked = {"model": "m", "messages": ASKED, "stream": True, "stream_options": {"include_usage": True}}
+    with serve([CALLING | {"usage": usage}, CALLING, {"status": 429, "error": "Later."}]) as server:
+        url = f"{server.url}/chat/completions"
+        for wanted in (usage, None):
+            whole = ScriptedModel([CALLING])(ASKED)["choices"][0]["message"]
+            gathered = ChatGathering()
+            request = urllib.request.Request(url, json.dumps(asked).encode())  # noqa: S310
+            with OPENER.open(request, timeout=20) as answer:
+                lines = [line.decode().strip().removeprefix("data: ") for line in answer if line.strip()]
+            assert lines.pop() == "[DONE]"
+            said = "".join(gathered.take(json.loads(line)) for line in lines)
+            reply = gathered.whole()
+            message = reply["choices"][0]["message"]
+            assert said == message["content"] == "Reading."
+            assert message["tool_calls"][0]["function"] == whole["tool_calls"][0]["function"]
+            assert (reply.get("usage"), reply["choices"][0]["finish_reason"]) == (wanted, "tool_calls")
+        assert post(url, asked) == (
+            429, {"error": {"message": "Later.", "type": "invalid_request_error", "param": None, "code": None}}
+        )  # fmt: skip
+    with pytest.raises(ModelError, match="only the server streams"):
+        ScriptedModel(["one"])(ASKED, stream=True)
 
 
 def test_what_is_no_request_at_all():

@@ -142,7 +142,7 @@ def check_request(request: Request) -> None:
         if not isinstance(function, dict) or not function.get("name") or tool.get("type") != "function":
             raise Refused(f"tools[{place}]: must be a function with a name", param="tools")
     if request.options.get("stream"):
-        raise Refused("stream: the script is not streamed", param="stream")
+        raise Refused("stream: only the server streams", param="stream")
 
 
 def completion(reply: Any, place: int, model: str) -> Reply:

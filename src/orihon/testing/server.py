@@ -3,33 +3,36 @@
     with serve([…replies…]) as server:
         openai.OpenAI(base_url=server.url, api_key="none")     # or urllib, or anything else that can post
 
-What OpenAI would refuse gets a 400 with a body like its own. It listens on 127.0.0.1 only, on a free port, and keeps no
-headers, so no key is recorded. Leaving the block stops it and complains of what was not used.
+What OpenAI would refuse gets a 400 with a body like its own, and who asks for a stream gets one. It listens on
+127.0.0.1 only, on a free port, and keeps no headers, so no key is recorded. Leaving the block stops it and complains of
+what was not used.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from orihon.errors import ModelError, ScriptError
 from orihon.testing.model import Refused, ScriptedModel
 
-PATH = "/v1/chat/completions"
+PATH, MODELS = "/v1/chat/completions", "/v1/models"
 MAX_BODY_BYTES = 256 * 1024 * 1024
+PIECE_CHARS = 12  # of a text that is streamed
 
 
 class ScriptedServer:
     """Serves from the moment it is made until `close`."""
 
-    def __init__(self, model: ScriptedModel) -> None:
+    def __init__(self, model: ScriptedModel, *, models: Iterable[dict[str, Any]] = ()) -> None:
         self.model = model
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"scripted": model}))
+        handler = type("Handler", (_Handler,), {"scripted": model, "models": list(models)})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="orihon-scripted-server")
         self._thread.daemon = True
         self._thread.start()
@@ -59,17 +62,28 @@ class ScriptedServer:
             self._stop()
 
 
-def serve(model: ScriptedModel | Iterable[Any] | str | Path) -> ScriptedServer:
-    """A server with this model, or with this script, behind it; keep it in a `with` block."""
-    return ScriptedServer(model if isinstance(model, ScriptedModel) else ScriptedModel(model))
+def serve(
+    model: ScriptedModel | Iterable[Any] | str | Path, *, models: Iterable[dict[str, Any]] = ()
+) -> ScriptedServer:
+    """A server with this model, or with this script, behind it; keep it in a `with` block.
+
+    `models` is what it tells of its models, such as `{"id": "scripted", "max_model_len": 8192}`.
+    """
+    return ScriptedServer(model if isinstance(model, ScriptedModel) else ScriptedModel(model), models=models)
 
 
 class _Handler(BaseHTTPRequestHandler):
     scripted: ScriptedModel
+    models: ClassVar[list[dict[str, Any]]]
 
     def do_POST(self) -> None:
+        answer: dict[str, Any]
+        streamed = with_usage = False
         try:
-            answer, status = self._reply(), 200
+            request = self._request()
+            streamed = request.pop("stream", False) is True
+            with_usage = bool((request.pop("stream_options", None) or {}).get("include_usage"))
+            answer, status = self.scripted(request.pop("messages", []), **request), 200
         except Refused as refused:
             kind = "invalid_request_error" if refused.status < 500 else "server_error"
             answer, status = _error(refused.message, kind, refused.param), refused.status
@@ -77,12 +91,18 @@ class _Handler(BaseHTTPRequestHandler):
             answer, status = _error(error.message, "server_error"), 500
         except Exception as error:  # noqa: BLE001 - what the script raises is a failure of the provider
             answer, status = _error(f"{type(error).__name__}: {error}", "server_error"), 500
-        self._send(answer, status)
+        if streamed and status == 200:
+            self._stream(chunks(answer, with_usage=with_usage))
+        else:
+            self._send(answer, status)
 
     def do_GET(self) -> None:
+        if self.path == MODELS and self.models:
+            self._send({"object": "list", "data": self.models}, 200)
+            return
         self._send(_error(f"Unknown request URL: GET {self.path}", "invalid_request_error"), 404)
 
-    def _reply(self) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any]:
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal() or int(size) > MAX_BODY_BYTES:
             raise Refused("The body needs a length that can be read.")
@@ -95,7 +115,15 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused("We could not parse the JSON body of your request.") from error
         if not isinstance(request, dict) or not isinstance(request.get("model"), str) or not request["model"]:
             raise Refused("you must provide a model parameter", param="model")
-        return self.scripted(request.pop("messages", []), **request)
+        return request
+
+    def _stream(self, events: Iterable[dict[str, Any]]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for event in events:
+            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def _send(self, answer: dict[str, Any], status: int) -> None:
         body = json.dumps(answer).encode()
@@ -107,6 +135,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the model keeps what it was asked."""
+
+
+def chunks(reply: dict[str, Any], *, with_usage: bool = False) -> Iterator[dict[str, Any]]:
+    """A reply as the events of a stream: its text in pieces, its calls one after the other, why it ended, its usage."""
+    head = {name: reply.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    choice = reply["choices"][0]
+    message = dict(choice["message"])
+    text, calls = message.pop("content", None) or "", message.pop("tool_calls", None) or ()
+    deltas: list[dict[str, Any]] = [{"content": "", **message}]
+    deltas += [{"content": text[at : at + PIECE_CHARS]} for at in range(0, len(text), PIECE_CHARS)]
+    deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
+    for delta in deltas:
+        yield head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}]}
+    if with_usage and reply.get("usage"):
+        yield head | {"choices": [], "usage": reply["usage"]}
 
 
 def _error(message: str, kind: str, param: str = "") -> dict[str, Any]:

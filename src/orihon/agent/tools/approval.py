@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Callable
 from difflib import unified_diff
 from itertools import islice
@@ -56,9 +57,18 @@ def difference(change: Change) -> str:
 
 def visible(text: str) -> str:
     """A question that cannot move the cursor, turn the writing round or hide a part of itself."""
-    lines = text[:MAX_CHARS].split("\n")
-    shown = "\n".join("".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines)
-    return shown + (f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else "")
+    more = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
+    return printable(text[:MAX_CHARS]) + more
+
+
+def printable(text: str) -> str:
+    """A text that a terminal only writes: what could do something else is shown as its code."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    harmless = character.isprintable() or character in "\n\t\u200d" or unicodedata.category(character) == "Zs"
+    return character if harmless else ascii(character)[1:-1]
 
 
 def _at_the_terminal() -> Ask | None:
