@@ -163,7 +163,7 @@ class Loop:
             if self._is_cut:  # before it is stored, so that a crash cannot make an answer of it
                 self.task.event("note", **{CUT: self.task.history.last + 1})
             message = self.task.history.one(self.task.add_reply(reply))
-            self._spent = self.cost + (_cost(message.usage, self.limits) if message.usage else 0.0)
+            self._spent = self.cost + (cost(message.usage, self.limits) if message.usage else 0.0)
             return message
 
     def _run(self, call: PendingCall) -> None:
@@ -222,7 +222,7 @@ class Loop:
         """What the replies of the task cost so far, by the prices that were given; earlier sittings are read once."""
         if self._spent is None:
             messages = self.task.lease.store.read(self.task.uuid, Message)
-            self._spent = sum(_cost(message.usage, self.limits) for message in messages if message.usage)
+            self._spent = sum(cost(message.usage, self.limits) for message in messages if message.usage)
         return self._spent
 
     def _report(self, window: Window) -> None:
@@ -246,7 +246,8 @@ class Loop:
         self.watch(Step(kind="text", text=text))
 
 
-def _cost(usage: Usage, limits: Limits) -> float:
+def cost(usage: Usage, limits: Limits) -> float:
+    """What a usage costs by these prices."""
     spent = usage.input_tokens * limits.input_price + usage.output_tokens * limits.output_price
     return spent / 1_000_000
 

@@ -117,6 +117,7 @@ class Setup:
         checks: Sequence[Check] = (),
         ask: Ask | None = None,
         ask_user: Callable[[Sequence[str]], str | None] | None = None,
+        mcp: bool = True,
     ) -> None:
         self.key, self.job, self.user, self.uuid = key, job, user, uuid
         self.settings = settings_for(key.task_source, user or "", engine.settings)
@@ -124,11 +125,11 @@ class Setup:
         self._stack = ExitStack()
         try:
             self.source = self._opened_source()
-            self.model = self._opened_model(job.model)
+            self.model = self.opened_model(job.model)
             summariser = self.settings.context_storage.summariser
-            self.summariser = self._opened_model(summariser).ask if summariser not in {"", "extractive"} else None
+            self.summariser = self.opened_model(summariser).ask if summariser not in {"", "extractive"} else None
             self.tools = self._stack.enter_context(
-                Toolbox(job.workspace, approve=job.approve, ask=ask, servers=self.settings.mcp_servers)
+                Toolbox(job.workspace, approve=job.approve, ask=ask, servers=self.settings.mcp_servers if mcp else ())
             )
             waits = {"paused_by_file": queue.BY_FILE, "paused_by_failure": queue.FAILED, "paused_by_signal": DRAINED}
             self.handler = TaskHandler(
@@ -187,6 +188,12 @@ class Setup:
             said = self.engine.read(row.uuid).messages()  # the row may lack the last reply, after a crash
             begin_after(sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in said))
 
+    def opened_model(self, name: str) -> Model:
+        """A model by its name; it is closed with the rest."""
+        model = open_model(name, self.settings)
+        self._stack.callback(_close_model, model)
+        return model
+
     def close(self) -> None:
         """End the servers, what the shell started, and all connections."""
         self._stack.close()
@@ -202,11 +209,6 @@ class Setup:
         if source is not None:
             self._stack.callback(source.close)
         return source
-
-    def _opened_model(self, name: str) -> Model:
-        model = open_model(name, self.settings)
-        self._stack.callback(_close_model, model)
-        return model
 
     def _limits(self) -> Limits:
         job = self.job

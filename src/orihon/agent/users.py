@@ -31,6 +31,7 @@ ALLOWED = ("llm", "max_llm_process_num", "system_prompt")
 MAX_NAME_CHARS = 255
 MAX_BYTES = 1_000_000
 OK, UNKNOWN_USER = 200, 404
+SERVICE = "The service of user settings"
 
 Fetch = Callable[[str, Mapping[str, str], float], tuple[int, bytes]]
 
@@ -55,7 +56,7 @@ def settings_for(platform: str, user: str, settings: Settings, *, fetch: Fetch |
     return settings
 
 
-def get(url: str, headers: Mapping[str, str], timeout_seconds: float) -> tuple[int, bytes]:
+def get(url: str, headers: Mapping[str, str], timeout_seconds: float, *, who: str = SERVICE) -> tuple[int, bytes]:
     """Status and body of one request; redirects are not followed, because the key would go along."""
     import httpx2  # noqa: PLC0415 - loaded once it is needed
 
@@ -65,10 +66,10 @@ def get(url: str, headers: Mapping[str, str], timeout_seconds: float) -> tuple[i
             for chunk in answer.iter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES or time.monotonic() > end:
-                    raise SourceError("The service of user settings sends too much, or too slowly.")
+                    raise SourceError(f"{who} sends too much, or too slowly.")
             return answer.status_code, bytes(body)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise SourceError(f"The service of user settings does not answer ({type(error).__name__}).") from None
+        raise SourceError(f"{who} does not answer ({type(error).__name__}).") from None
 
 
 def _check(platform: str, user: str) -> None:
@@ -86,11 +87,11 @@ def _of_service(platform: str, user: str, settings: Settings, fetch: Fetch) -> S
     if status == UNKNOWN_USER:
         return settings
     if status != OK:
-        raise SourceError(f"The service of user settings answered with {status}.", status=status)
+        raise SourceError(f"{SERVICE} answered with {status}.", status=status)
     answer = msgspec.json.decode(body, type=dict[str, Any])
     data = answer.get("data") or {}
     if answer.get("status", "success") != "success" or not isinstance(data, dict):
-        raise SourceError("The service of user settings has no settings to give.")
+        raise SourceError(f"{SERVICE} has no settings to give.")
     given = {name: value for name, value in data.items() if name in ALLOWED}
     return _overridden(settings, given, f"settings of {word(user)}")
 

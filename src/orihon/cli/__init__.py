@@ -17,6 +17,7 @@ import click
 from orihon.errors import OrihonError
 
 COMMANDS = {
+    "chat": "talk with a model, in conversations that are kept",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, leave)
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:
@@ -101,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(UNEXPECTED)
 
 
-def _leave(number: int, _: object) -> None:
+def leave(number: int, _: object) -> None:
     """A polite kill is an interrupt: what runs is paused, and can go on."""
     sys.exit(128 + number)
 

@@ -13,33 +13,50 @@ from orihon.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS = [
-    click.option("--store", help="The store instead of that of the settings."),
-    click.option("--user", help="Whose task it is; the user's own settings count."),
-    click.option("--model", help="Such as `anthropic:claude-sonnet-5`, `ollama:qwen3`, or `scripted:FILE`."),
-    click.option("--plan/--no-plan", default=None, help="Plan first, or not; else what `planning.enabled` says."),
-    click.option("--workspace", type=click.Path(file_okay=False, exists=True), help="Where the tools work; else here."),
-    click.option(
+_OPTIONS = {
+    "store": click.option("--store", help="The store instead of that of the settings."),
+    "user": click.option("--user", help="Whose task it is; the user's own settings count."),
+    "model": click.option("--model", help="Such as `anthropic:claude-sonnet-5`, `ollama:qwen3`, or `scripted:FILE`."),
+    "plan": click.option(
+        "--plan/--no-plan", default=None, help="Plan first, or not; else what `planning.enabled` says."
+    ),
+    "workspace": click.option(
+        "--workspace", type=click.Path(file_okay=False, exists=True), help="Where the tools work; else here."
+    ),
+    "approve": click.option(
         "--approve",
         type=click.Choice(["ask", "edits", "all"]),
         help="What the model may do unasked: nothing, edits of files, everything.",
     ),
-    click.option("--context-length", type=click.IntRange(1), help="The window of the model in tokens."),
-    click.option("--max-calls", "calls", type=click.IntRange(1), help="Model calls that it may take."),
-    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Time that it may take."),
-    click.option(
+    "context_length": click.option(
+        "--context-length", type=click.IntRange(1), help="The window of the model in tokens."
+    ),
+    "calls": click.option("--max-calls", "calls", type=click.IntRange(1), help="Model calls that it may take."),
+    "seconds": click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Time that it may take."),
+    "tokens": click.option(
         "--tokens", "--budget", "tokens", type=click.IntRange(1), help="Tokens that it may take, of all calls together."
     ),
-    click.option("--cost", type=click.FloatRange(0, min_open=True), help="Money that it may take; needs --prices."),
-    click.option("--prices", nargs=2, type=click.FloatRange(0), help="Of a million tokens, in and out."),
-]
+    "cost": click.option(
+        "--cost", type=click.FloatRange(0, min_open=True), help="Money that it may take; needs --prices."
+    ),
+    "prices": click.option("--prices", nargs=2, type=click.FloatRange(0), help="Of a million tokens, in and out."),
+}
 
 
 def job_options(function: F) -> F:
     """All options of a run."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return some_options(*_OPTIONS)(function)
+
+
+def some_options(*names: str) -> Callable[[F], F]:
+    """Those of these names."""
+
+    def added(function: F) -> F:
+        for name in reversed(names):
+            function = _OPTIONS[name](function)
+        return function
+
+    return added
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

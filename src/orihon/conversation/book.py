@@ -37,6 +37,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: str
     replies: int
     tokens: int
+    mcp_enabled: bool = True
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +152,7 @@ def _listed(store: Store, row: TaskRow) -> Listed | None:
         updated_at=row.updated_at or row.created_at,
         replies=row.llm_call_count,
         tokens=row.total_tokens,
+        mcp_enabled=bool(about.get("mcp_enabled", True)),
     )
 
 

@@ -20,8 +20,13 @@ ERROR = "error"  # the event that keeps what went wrong
 
 def transcript(history: History, ranges: Ranges, most: int = MAX_ENTRIES) -> list[str]:
     """The newest entries of what is visible, the oldest of them first."""
+    return [text for _, text in numbered(history, ranges, most)]
+
+
+def numbered(history: History, ranges: Ranges, most: int = MAX_ENTRIES) -> list[tuple[int, str]]:
+    """The same, with the numbers of the messages; an error has that of the message before it."""
     newest = merge(_messages(history, ranges), _errors(history, ranges), key=lambda entry: entry[0], reverse=True)
-    return [text for _, text in islice(newest, most)][::-1]
+    return [(place[0], text) for place, text in islice(newest, most)][::-1]
 
 
 def said(message: Message) -> str:

@@ -9,6 +9,8 @@ from orihon.task.window import Window
 
 Tell = Callable[[str], None]
 
+AGAIN = "\n[broken off; once more]\n"  # told before a reply that begins anew
+
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 
 

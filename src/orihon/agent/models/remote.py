@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import httpx2
 
-from orihon.agent.models.base import Tell, was_cut
+from orihon.agent.models.base import AGAIN, Tell, was_cut
 from orihon.agent.models.cache import ReplyCache
 from orihon.agent.models.failures import UNREADABLE, Account, Told, failure_of, unreadable
 from orihon.agent.models.heap import give_back
@@ -25,7 +25,6 @@ from orihon.task.window import Window
 
 log = logging.getLogger("orihon")
 
-AGAIN = "\n[broken off; once more]\n"
 FITTINGS = 3  # parameters that a server may refuse, one after the other
 FORGOTTEN_SHARE = 0.5  # a server that counts less of a request than this has cut it
 NOTICEABLE_TOKENS = 2000

@@ -68,6 +68,10 @@ class Toolbox:
         """What the model is told about every tool; servers are started to be asked for theirs."""
         return [*(_schema(name) for name in OWN), *self.servers.schemas()]
 
+    def origins(self) -> dict[str, list[str]]:
+        """The names of the tools by where they come from: our own under "", and those of each server under its name."""
+        return {"": list(OWN), **self.servers.by_server()}
+
     def run(self, call: PendingCall, *, tell: Tell | None = None) -> Any:  # noqa: PLR0911 - one for each tool
         """Carry out a call; `tell` hears what a command says while it runs. A ToolError says why it failed."""
         if call.name not in OWN:

@@ -61,6 +61,13 @@ class Servers:
         """The names of their tools, as far as they are known."""
         return list(self._known)
 
+    def by_server(self) -> dict[str, list[str]]:
+        """The same for each server."""
+        found: dict[str, list[str]] = {}
+        for tool in self._known.values():
+            found.setdefault(tool.server, []).append(tool.name)
+        return found
+
     def tool(self, name: str) -> McpTool | None:
         """The tool of a name, if there is one; the servers are asked only when that may have changed."""
         if not self._configured:

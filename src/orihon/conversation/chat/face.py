@@ -1,0 +1,34 @@
+"""What the chat needs of a terminal, or of a pipe."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Face(Protocol):
+    """Where the person is."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody sits there who can answer a question."""
+
+    def read(self, meter: str) -> str:
+        """What is typed next; EOFError when there is no more, KeyboardInterrupt when the line is given up."""
+
+    def piece(self, text: str) -> None:
+        """A piece of the answer, as it comes."""
+
+    def end(self) -> None:
+        """The answer is over; what comes next begins on a line of its own."""
+
+    def show(self, text: str) -> None:
+        """What a command gives."""
+
+    def note(self, text: str) -> None:
+        """What happens meanwhile."""
+
+    def error(self, message: str, hint: str) -> None:
+        """What went wrong, and a way out."""
+
+    def ask(self, question: str) -> bool:
+        """Whether the model may do something."""
