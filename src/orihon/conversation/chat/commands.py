@@ -170,6 +170,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("/tools", "", {"en": "the tools, by origin", "ja": "ツールを提供元ごとに表示"}, looking.tools),
     Command("/clear", "", {"en": "begin anew; the log keeps all", "ja": "会話を空にする (記録は残る)"}, turning.clear),
     Command(
+        "/save", "FILE", {"en": "write the conversation to a file", "ja": "会話をファイルに保存"}, turning.save, _files
+    ),
+    Command(
+        "/load",
+        "FILE",
+        {"en": "go on in a new conversation with what a file holds", "ja": "ファイルの内容を新しい会話で続ける"},
+        turning.load,
+        _files,
+    ),
+    Command(
         "/list",
         "",
         {"en": "the conversations of this directory", "ja": "このディレクトリの会話"},

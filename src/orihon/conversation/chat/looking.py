@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,6 +81,6 @@ def newest(conversation: Conversation, count: int) -> Iterator[str]:
 
 def number(chat: Chat, text: str) -> int:
     """A number that was typed."""
-    if not (text.isascii() and text.isdecimal() and int(text)):
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
         raise UsageError(chat.words("number", text=ascii(text[:40])), hint=chat.words("number hint"))
     return int(text)

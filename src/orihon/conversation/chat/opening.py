@@ -57,7 +57,8 @@ def resumed(
     model = job.model or name_of(stored_frozen(engine.store, reader.metadata))
     made = msgspec.structs.replace(job, model=model)
     with _setup(engine, made, face, user=user or reader.row.user, mcp=mcp and listed.mcp_enabled) as setup:
-        setup.went_on(reader.row)
+        if not job.model:
+            setup.went_on(reader.row)
         conversation = book.resume(setup.engine, listed.uuid, tell=face.note)
         with Chat(conversation, setup, face, words) as chat:
             if job.model:

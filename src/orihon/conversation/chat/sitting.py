@@ -23,7 +23,7 @@ from orihon.conversation.chat.meter import Meter
 from orihon.conversation.chat.words import Words
 from orihon.conversation.conversation import Conversation
 from orihon.conversation.modelinfo import context_length
-from orihon.errors import Conflict, LeaseLost, OrihonError, StoreError
+from orihon.errors import Conflict, LeaseLost, OrihonError, StoreError, UsageError
 from orihon.task.frozen import Frozen
 
 LINE_CHARS = 160
@@ -38,7 +38,7 @@ class Chat:
         self.engine, self.directory = setup.engine, conversation.workspace
         self.meter = Meter(conversation, words, setup.job.prices)
         self.code = 0  # of the last thing that went wrong
-        self._model = setup.model
+        self._models = {setup.model.name: setup.model}
         self._heard: list[str] = []
         self._last = 0  # the newest message when the model was asked
 
@@ -97,19 +97,22 @@ class Chat:
     @property
     def model(self) -> Model:
         """The model of the conversation; leaving a tangent, or going back, may bring another one."""
-        wanted = name_of(self.conversation.task.frozen)
-        if self._model.name != wanted:
-            self._model = self.setup.opened_model(wanted)
-        return self._model
+        return self._opened(name_of(self.conversation.task.frozen))
 
     def use(self, name: str) -> None:
         """Go on with another model, whose window may be another one."""
-        model = self.setup.opened_model(name)
+        model = self._opened(name)
         length = self.setup.job.context_length or context_length(model.name, self.setup.settings)
         provider, _, rest = model.name.partition(":")
         changes = {"llm_provider": provider, "model": model.name if provider == "scripted" else rest}
         self.conversation.task.switch(**changes, **({"context_length": length} if length else {}))
-        self._model = model
+
+    def _opened(self, name: str) -> Model:
+        if name not in self._models:
+            model = self.setup.opened_model(name)
+            name = model.name
+            self._models.setdefault(name, model)
+        return self._models[name]
 
     def open(self, conversation: Conversation) -> None:
         """Go on in another conversation; this one is paused."""
@@ -151,7 +154,10 @@ class Chat:
             case "turn":
                 self._heard, self._last = [], self.conversation.task.history.last
             case "text":
-                self._heard = [] if step.text == AGAIN else [*self._heard, step.text]
+                if step.text == AGAIN:
+                    self._heard = []
+                else:
+                    self._heard.append(step.text)
                 self.face.piece(step.text)
             case "call" | "note":
                 self.face.note(f"  {_line(step.text)}")
@@ -163,6 +169,8 @@ class Chat:
     def _fail(self, error: OrihonError) -> None:
         self.code = error.exit_code
         self.face.error(error.message, error.hint)
+        if isinstance(error, UsageError):
+            return  # what was mistyped is no part of the conversation
         with suppress(StoreError):  # which may be what is wrong
             self.conversation.error(error.message)
 

@@ -23,15 +23,8 @@ def place(directory: Path, environ: Mapping[str, str]) -> Path:
 
 def load(path: Path) -> list[str]:
     """The newest lines, the oldest of them first; what cannot be read is not there."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return []
-    with os.fdopen(fd, "rb") as file:
-        file.seek(max(0, os.fstat(fd).st_size - MAX_BYTES))
-        lines = file.read(MAX_BYTES).splitlines()[-MOST:]
     found = []
-    for line in lines:
+    for line in _tail(path, MAX_BYTES)[-MOST:]:
         with suppress(ValueError):
             text = json.loads(line)
             if isinstance(text, str):
@@ -43,21 +36,25 @@ def remember(path: Path, text: str) -> None:
     """Add a line; a place that cannot be written is left alone, for it is only a convenience."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _shorten(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o600)
-        try:
-            os.write(fd, json.dumps(mask(text)).encode() + b"\n")
-        finally:
-            os.close(fd)
+        _append(path, json.dumps(mask(text)).encode() + b"\n")
+        if path.stat().st_size > MAX_BYTES:
+            beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+            _append(beside, b"".join(line + b"\n" for line in _tail(path, MAX_BYTES // 2)))
+            beside.replace(path)
 
 
-def _shorten(path: Path) -> None:
-    """Write the file anew when it has become too long."""
-    with suppress(FileNotFoundError):
-        if path.stat().st_size < MAX_BYTES:
-            return
-        kept = load(path)
-        path.unlink()
-        for text in kept[-MOST // 2 :]:
-            remember(path, text)
+def _append(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _tail(path: Path, size_bytes: int) -> list[bytes]:
+    """The last lines of a file, as many as have so many bytes; the first of them may be broken."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, os.fstat(fd).st_size - size_bytes))
+        return file.read(size_bytes).splitlines()
