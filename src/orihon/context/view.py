@@ -293,8 +293,9 @@ def _undo(current: View, event: Event) -> View:
     now, then = current.state, undo.state
     # what was visible then up to that moment, and what is visible now after it
     ranges = joined((*upto(then.ranges, undo.after), *after(now.ranges, undo.after)))
-    state = msgspec.structs.replace(then, ranges=ranges, notes=now.notes)
     taken_back = {one.type for one in current.undos if one.event >= number}
+    notes = then.notes if "restore" in taken_back else now.notes  # nothing else had put other ones in place
+    state = msgspec.structs.replace(then, ranges=ranges, notes=notes)
     if "restore" not in taken_back and now.sticky != then.sticky:
         # the others leave the sticky files alone, and so does taking them back
         state = msgspec.structs.replace(state, sticky=now.sticky, news=(*then.news, (now.sticky, event.after)))

@@ -137,6 +137,13 @@ def shadow_place(store: Store, uuid: str) -> Path:
     return Path(home) / "orihon" / SHADOW / uuid
 
 
+def files_of(store: Store) -> list[Path]:
+    """Where a store keeps its bytes on this machine."""
+    if isinstance(store, JsonlStore):
+        return [store.base]
+    return [store.path, *store.path.parent.glob(f"{store.path.name}[-.]*")] if isinstance(store, SqliteStore) else []
+
+
 def _listed(store: Store, row: TaskRow) -> Listed | None:
     if row.task_type != TYPE:
         return None

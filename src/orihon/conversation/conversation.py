@@ -212,9 +212,12 @@ class Conversation:
             return None
         return max(0, int((datetime.now(UTC) - _moment(self.tangents[-1].timestamp)).total_seconds()))
 
-    def enter_tangent(self, *, after: int | None = None) -> None:
-        """Open a side conversation; with `after`, what was said since that message was one."""
-        self.task.begin_tangent(after=after)
+    def enter_tangent(self, *, after: int | None = None, commit: str = "") -> None:
+        """Open a side conversation; with `after`, what was said since that message was one.
+
+        `commit` are the files as they are now, for whoever wants them back.
+        """
+        self.task.begin_tangent(after=after, **({"commit": commit} if commit else {}))
 
     def leave_tangent(self, keep: Keep = "none") -> None:
         """Back to the main conversation, with nothing of it, its last exchange, or a summary."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from orihon.conversation import book
-from orihon.conversation.chat import looking, turning
+from orihon.conversation.chat import looking, saving, turning
 from orihon.conversation.chat.paths import paths
 from orihon.conversation.chat.words import Language
 from orihon.errors import UsageError
@@ -89,7 +89,7 @@ def _files(chat: Chat, begun: str) -> Iterable[str]:
 
 def _tangents(chat: Chat, _: str) -> Iterable[str]:
     ends = ["end", "end none", "end tail", "end summary"] if chat.conversation.is_in_tangent else []
-    return [*ends, "from "]
+    return [*ends, "from ", "back"]
 
 
 def _models(chat: Chat, _: str) -> Iterable[str]:
@@ -116,10 +116,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "/tangent",
-        "[QUESTION] | from N | end [none|tail|summary]",
+        "[QUESTION] | from N | end [none|tail|summary] | back",
         {
-            "en": "a side conversation: begin, say that it began after message N, or leave it",
-            "ja": "脱線: 始める、メッセージ N の後からとする、何を残して終えるか選ぶ",
+            "en": "a side conversation: begin, say that it began after message N, leave it, put its files back",
+            "ja": "脱線: 始める、メッセージ N の後からとする、何を残して終えるか選ぶ、ファイルを戻す",
         },
         turning.tangent,
         _tangents,
@@ -141,6 +141,16 @@ COMMANDS: tuple[Command, ...] = (
             "ja": "最後の要約、巻き戻し、クリア、復元を取り消す",
         },
         turning.undo,
+    ),
+    Command(
+        "/checkpoint",
+        "[LABEL] | list | expand N | diff N [M] | restore N [--hard] | clean | on | off",
+        {
+            "en": "the files and the conversation at a moment: take one, look, go back (--hard: newer files go too)",
+            "ja": "ファイルと会話の時点: 作る、見る、戻る (--hard で新しいファイルも消す)",
+        },
+        saving.checkpoint,
+        saving.complete,
     ),
     Command(
         "/retry",

@@ -21,6 +21,7 @@ from orihon.conversation.chat.face import Face
 from orihon.conversation.chat.looking import newest
 from orihon.conversation.chat.meter import Meter
 from orihon.conversation.chat.words import Words
+from orihon.conversation.checkpoints import Checkpoints, attached
 from orihon.conversation.conversation import Conversation
 from orihon.conversation.modelinfo import context_length
 from orihon.errors import Conflict, LeaseLost, OrihonError, StoreError, UsageError
@@ -38,6 +39,8 @@ class Chat:
         self.engine, self.directory = setup.engine, conversation.workspace
         self.meter = Meter(conversation, words, setup.job.prices)
         self.code = 0  # of the last thing that went wrong
+        self.checkpoints: Checkpoints | None = None
+        self.before_tangent = ""  # the files as they were before the tangent that was left last
         self._models = {setup.model.name: setup.model}
         self._heard: list[str] = []
         self._last = 0  # the newest message when the model was asked
@@ -73,7 +76,10 @@ class Chat:
     def say(self, text: str) -> None:
         """Say something, and show what is answered."""
         self.conversation.say(text)
-        self.answer()
+        try:
+            self.answer()
+        finally:
+            self._take_checkpoint(text)
 
     def answer(self) -> None:
         """Let the model answer what was said last, with all the tools that it asks for."""
@@ -126,6 +132,8 @@ class Chat:
         task, face = self.conversation.task, self.face
         task.summariser = self.setup.summariser
         task.switch(tools=self.setup.tools.schemas)
+        self.before_tangent = ""
+        self.open_checkpoints()
         if not self.conversation.turn and self.conversation.next_message is None:
             face.note(self.words("begun", name=self.conversation.name, model=name_of(task.frozen)))
             return
@@ -137,6 +145,24 @@ class Chat:
             self.conversation.send()
         if task.wants_reply():
             face.note(self.words("unanswered"))
+
+    def open_checkpoints(self) -> None:
+        """Take checkpoints from now on, where they are wanted; a chat without them is still a chat."""
+        task = self.conversation.task
+        task.hooks = tuple(hook for hook in task.hooks if hook is not self.checkpoints)
+        self.checkpoints = None
+        try:
+            self.checkpoints = attached(self.conversation)
+        except OrihonError as error:
+            self.face.note(self.words("no checkpoint now", text=f"{error.message} {error.hint}"))
+
+    def _take_checkpoint(self, prompt: str) -> None:
+        if self.checkpoints is None or self.conversation.task.row.status != "running":
+            return
+        try:
+            self.checkpoints.end_of_turn(prompt)
+        except OrihonError as error:
+            self.face.note(self.words("no checkpoint now", text=error.message))
 
     def close(self) -> None:
         """Pause the conversation."""

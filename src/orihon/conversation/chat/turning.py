@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.conversation import book, document
+from orihon.conversation.chat import saving
 from orihon.conversation.chat.looking import number
 from orihon.conversation.conversation import STOPPED
 from orihon.conversation.prompts import system
@@ -41,6 +42,10 @@ def undo(chat: Chat, _: str) -> None:
     """Take back the last step."""
     task = chat.conversation.task
     possible = task.history.view.undoable
+    if possible and chat.checkpoints is not None:
+        restored = chat.checkpoints.undo(possible[-1].event)
+        if restored is not None:
+            saving.tell(chat, restored)
     task.undo()  # it says when there is none
     chat.face.note(chat.words("undone", what=chat.words(possible[-1].type)))
 
@@ -76,8 +81,10 @@ def tangent(chat: Chat, argument: str) -> None:
         seq = number(chat, begun[1])
         chat.conversation.enter_tangent(after=seq)
         chat.face.note(chat.words("tangent from", seq=seq))
+    elif argument == "back":
+        _put_back(chat)
     else:
-        chat.conversation.enter_tangent()
+        chat.conversation.enter_tangent(commit=chat.checkpoints.opened() if chat.checkpoints is not None else "")
         chat.face.note(chat.words("tangent begun"))
         if argument:
             chat.say(argument)
@@ -85,10 +92,24 @@ def tangent(chat: Chat, argument: str) -> None:
 
 def _end(chat: Chat, keep: str) -> None:
     seconds = chat.conversation.tangent_seconds or 0
+    opened = chat.conversation.tangents[-1:]
     chat.conversation.leave_tangent(keep)  # type: ignore[arg-type]  # the pattern allows no other
     kept = chat.words("kept summary" if keep == "summary" else keep)
     place = "tangent deeper" if chat.conversation.is_in_tangent else "tangent ended"
     chat.face.note(chat.words(place, duration=chat.words.duration(seconds), kept=kept))
+    if chat.checkpoints is not None:
+        chat.before_tangent, changes = chat.checkpoints.changed_inside(opened[0].event, opened[0].after)
+        if changes:
+            chat.face.note(chat.words("changed inside", paths=saving.changed(changes)))
+
+
+def _put_back(chat: Chat) -> None:
+    """The files as they were before the tangent that was left last."""
+    if not chat.before_tangent:
+        raise UsageError(chat.words("nothing to put back"), hint=chat.words("checkpoints off hint"))
+    saving.tell(chat, saving.needed(chat).put_back(chat.before_tangent))
+    chat.before_tangent = ""
+    chat.face.note(chat.words("files back"))
 
 
 def retry(chat: Chat, _: str) -> None:
