@@ -26,12 +26,25 @@ _OUTSIDE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not make us
 
 
 class Opened(NamedTuple):
-    """A file that can be read: its real path, how it is recognised, its size, and a handle."""
+    """A file that can be read: its real path, how it is recognised while it is the same, its size, and a handle."""
 
     path: str
-    mark: tuple[int, ...]
+    mark: tuple[int, ...]  # nothing of a file that was changed just now
     size_bytes: int
     fd: int
+
+    def read(self, max_bytes: int) -> bytes:
+        """What is in it; a ToolError says that there is more, or that it cannot be read."""
+        if self.size_bytes > max_bytes:
+            raise ToolError(f"has {self.size_bytes:,} bytes, more than can fit")
+        try:
+            with os.fdopen(os.dup(self.fd), "rb") as file:
+                data = file.read(max_bytes + 1)
+        except OSError as error:
+            raise said(error, self.path) from error
+        if len(data) > max_bytes:
+            raise ToolError(f"has more than {max_bytes:,} bytes, which cannot fit")
+        return data
 
 
 def entry_of(given: str, workspace: Workspace) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import msgspec
 
-from orihon.agent.tools.workspace import Workspace, said, short
+from orihon.agent.tools.workspace import Workspace, short
 from orihon.context.sticky import StickyFile, shown_path
 from orihon.conversation.finding import Opened, opened
 from orihon.errors import ToolError
@@ -91,16 +90,7 @@ class Look:
         return self.task.version(file.path, self._text(file), mark=file.mark)
 
     def _text(self, file: Opened) -> str:
-        most = min(MAX_BYTES, BYTES_PER_TOKEN * max(self.most, 1))
-        if file.size_bytes > most:
-            raise ToolError(f"has {file.size_bytes:,} bytes, more than can fit")
-        try:
-            with os.fdopen(os.dup(file.fd), "rb") as stream:
-                data = stream.read(most + 1)
-        except OSError as error:
-            raise said(error, file.path) from error
-        if len(data) > most:
-            raise ToolError(f"has more than {most:,} bytes, which cannot fit")
+        data = file.read(min(MAX_BYTES, BYTES_PER_TOKEN * self.most))
         if b"\0" in data:
             raise ToolError("is binary")
         try:

@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +26,7 @@ from orihon.agent.tools.mcp import Servers
 from orihon.agent.tools.reading import Read, read
 from orihon.agent.tools.search import Search, search
 from orihon.agent.tools.shell import RunShell, Shell, Tell
+from orihon.agent.tools.watching import Ran, Watch
 from orihon.agent.tools.workspace import Workspace
 from orihon.agent.tools.writing import Edit, Write, edit, write
 from orihon.errors import ToolError
@@ -56,12 +58,14 @@ class Toolbox:
         servers: Sequence[McpServer] = (),
         shell_timeout: float = SHELL_SECONDS,
         environ: Mapping[str, str] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.environ = dict(os.environ if environ is None else environ)
         self.approval = Approval(approve, ask)
         self.servers = Servers(servers, taken=(*OWN, "unfold", "recall"))
         self.workspace = Workspace(workspace)
         self.shell = Shell(self.workspace.root, self.environ, shell_timeout)
+        self.watch = watch
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -79,18 +83,21 @@ class Toolbox:
         asked = arguments(call, OWN[call.name])
         match asked:
             case Read():
-                return read(self.workspace, asked)
+                return read(self.workspace, asked, self.watch)
             case Write():
-                return write(self.workspace, asked, lambda change: self.approval.check_change("write", change))
+                allowed = partial(self.approval.check_change, "write")
+                return write(self.workspace, asked, allowed, self.watch)
             case Edit():
-                return edit(self.workspace, asked, lambda change: self.approval.check_change("edit", change))
+                allowed = partial(self.approval.check_change, "edit")
+                return edit(self.workspace, asked, allowed, self.watch)
             case Search():
                 return search(self.workspace, asked, self.environ)
             case ListFiles():
                 return list_files(self.workspace, asked, self.environ)
             case RunShell():
                 self.approval.check("run", f"the command {asked.command[:80]!a}", f"Run this?\n{asked.command}")
-                return self.shell.run(asked, tell)
+                with self._heard("shell"):
+                    return self.shell.run(asked, tell)
         raise AssertionError(asked)
 
     def _run_foreign(self, call: PendingCall) -> Any:
@@ -100,7 +107,18 @@ class Toolbox:
             raise ToolError(f"There is no tool {call.name!a}; there are {names}.")
         if not tool.read_only:
             self.approval.check("run", call.name, f"Call {call.name}?\n{call.text}")
-        return self.servers.call(tool, call.arguments)
+        with self._heard(call.name):
+            return self.servers.call(tool, call.arguments)
+
+    @contextmanager
+    def _heard(self, name: str) -> Iterator[None]:
+        """Whoever watches hears of a program before it runs and after it, also of one that fails."""
+        watch = self.watch or (lambda _: None)
+        watch(Ran(name, is_over=False))
+        try:
+            yield
+        finally:
+            watch(Ran(name, is_over=True))
 
     def close(self) -> None:
         """End the servers and everything the shell started."""

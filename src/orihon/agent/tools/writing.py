@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from orihon.agent.tools.nearest import lines_with, nearest, numbered
+from orihon.agent.tools.watching import Seen, Watch
 from orihon.agent.tools.workspace import Place, Workspace, open_file, said
 from orihon.errors import ToolError
 from orihon.secrets import masks_in
@@ -55,7 +56,7 @@ class Change(NamedTuple):
 Allowed = Callable[[Change], None]
 
 
-def write(workspace: Workspace, asked: Write, allowed: Allowed) -> str:
+def write(workspace: Workspace, asked: Write, allowed: Allowed, watch: Watch | None = None) -> str:
     """Put a file there."""
     old, mark, path = _present(workspace, asked.path)
     _refuse_masks(asked.content, old or b"", "content")
@@ -64,13 +65,13 @@ def write(workspace: Workspace, asked: Write, allowed: Allowed) -> str:
     if change.old == change.new:
         return f"{path} is just so already."
     allowed(change)
-    _replace(workspace, asked.path, change)
+    _replace(workspace, asked.path, change, watch)
     lines = len(change.new.splitlines())
     before = "" if old is None else f", before {len(old.splitlines()):,}"
     return f"{'Made' if old is None else 'Wrote'} {path}: {lines:,} {'line' if lines == 1 else 'lines'}{before}."
 
 
-def edit(workspace: Workspace, asked: Edit, allowed: Allowed) -> str:
+def edit(workspace: Workspace, asked: Edit, allowed: Allowed, watch: Watch | None = None) -> str:
     """Replace one piece by another."""
     if not asked.old:
         raise ToolError("old is empty; give the text to replace, or use write for a whole file.")
@@ -93,7 +94,7 @@ def edit(workspace: Workspace, asked: Edit, allowed: Allowed) -> str:
         raise ToolError(message)
     change = Change(path, there, there.replace(before, after), mark)
     allowed(change)
-    _replace(workspace, asked.path, change)
+    _replace(workspace, asked.path, change, watch)
     at = there.find(before)
     first = there.count(b"\n", 0, at) + 1
     shown = numbered(change.new, first - AROUND, first + after.count(b"\n") + AROUND)
@@ -168,7 +169,7 @@ def _mark(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _replace(workspace: Workspace, path: str, change: Change) -> None:
+def _replace(workspace: Workspace, path: str, change: Change, watch: Watch | None) -> None:
     """Put the new bytes in place in one step, unless somebody was faster."""
     with workspace.place(path, change=True, make=True) as place:
         try:
@@ -176,6 +177,8 @@ def _replace(workspace: Workspace, path: str, change: Change) -> None:
             _put(place, change.new, mode)
         except OSError as error:
             raise said(error, place.path) from error
+        if watch is not None:
+            watch(Seen(place.path, change.new, wrote=True, before=change.old))
 
 
 def _check_unchanged(place: Place, change: Change) -> os.stat_result | None:
