@@ -21,7 +21,7 @@ class Terminal:
 
     def __init__(self, *command, cwd, env, size=(24, 80)):
         self._ours, theirs = pty.openpty()
-        self.raw, self._seen = "", 0
+        self.raw, self.seen = "", 0
         self.resize(*size, tell=False)
         opened = 'exec "$0" "$@" <>"$TERMINAL" >&0 2>&1'  # whoever leads a session and opens a terminal gets it
         self.process = subprocess.Popen(
@@ -38,11 +38,15 @@ class Terminal:
     def until(self, wanted, seconds=SECONDS):
         """Wait for a text after the last one that was waited for; what was shown in between, and it."""
         deadline = time.monotonic() + seconds
-        while (found := self.text.find(wanted, self._seen)) < 0:
-            assert time.monotonic() < deadline, f"{wanted!r} did not come after {self.text[self._seen :]!r}"
-            assert self._read(0.05) or self.process.poll() is None, f"it ended: {self.text[self._seen :]!r}"
-        begin, self._seen = self._seen, found + len(wanted)
-        return self.text[begin : self._seen]
+        while (found := self.text.find(wanted, self.seen)) < 0:
+            assert time.monotonic() < deadline, f"{wanted!r} did not come after {self.text[self.seen :]!r}"
+            assert self._read(0.05) or self.process.poll() is None, f"it ended: {self.text[self.seen :]!r}"
+        begin, self.seen = self.seen, found + len(wanted)
+        return self.text[begin : self.seen]
+
+    def wait(self, seconds=SECONDS):
+        """Until anything is shown."""
+        assert self._read(seconds), f"nothing came after {self.text[self.seen :]!r}"
 
     def type(self, keys):
         """Press keys; `\\r` is Enter, `\\x03` Ctrl-C, `\\x04` Ctrl-D, `\\t` Tab."""

@@ -38,8 +38,10 @@ def test_help_lists_every_command(table):
     assert "古い部分を要約" in table.sit("/help", name="another").shown[0]
 
 
-def test_the_table_is_whole():
-    """Each has a help in both languages, and a name of its own."""
+def test_the_table_is_whole(root):
+    """Each has a help in both languages, a name of its own, and a place in the documentation."""
+    page = (root / "docs" / "chat.md").read_text("utf-8")
+    assert [command.name for command in COMMANDS if f"`{command.name}" not in page] == []
     assert all(set(command.help) == {"en", "ja"} for command in COMMANDS)
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
 

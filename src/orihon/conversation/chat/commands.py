@@ -119,7 +119,7 @@ COMMANDS: tuple[Command, ...] = (
         "[QUESTION] | from N | end [none|tail|summary] | back",
         {
             "en": "a side conversation: begin, say that it began after message N, leave it, put its files back",
-            "ja": "脱線: 始める、メッセージ N の後からとする、何を残して終えるか選ぶ、ファイルを戻す",
+            "ja": "タンジェント: 始める、メッセージ N の後からとする、何を残して終えるか選ぶ、ファイルを戻す",
         },
         turning.tangent,
         _tangents,
