@@ -159,6 +159,15 @@ class TestFailing:
             face = table.sit("/resume taken")
         assert "is held by process" in face.errors[0][0]
 
+    def test_one_that_has_failed(self, table, engine):
+        """It cannot go on, and the sitting does."""
+        with book.start(engine, table.place, name="failed") as one:
+            one.task.fail("for good")
+        table.script("Hello.")
+        face = table.sit("/resume failed", "hi")
+        assert "cannot be resumed" in face.errors[0][0]
+        assert face.said == ["Hello."]
+
     def test_it_runs_away(self, table):
         """One message may take so many calls as the settings say; the next one may as well."""
         settings = Settings(max_llm_process_num=2)
@@ -313,15 +322,15 @@ class TestCompletion:
         (table.place / "basket.py").write_text("")
         (table.place / "out").mkdir()
         seen = {}
-        typed_so_far = ["/co", "/tangent e", "/save bas", "/save out/", "/resume sh", "/model oll", "/help /us"]
-        typed_so_far += ["see bask", "see ", "/nope x"]
+        typed_so_far = ["/com", "/tangent e", "/save bas", "/save out/", "/resume sh", "/model oll", "/help /us"]
+        typed_so_far += ["see bask", "see ", "/nope x", "/context a", "/context add bas", "/context remove "]
 
         def look(chat):
             seen.update((text, offered(chat, text)) for text in typed_so_far)
 
         table.sit(look, "/tangent", look)
         assert seen == {
-            "/co": [("/compact", 3)],
+            "/com": [("/compact", 4)],
             "/tangent e": [(f"/tangent {end}", 10) for end in ("end", "end none", "end tail", "end summary")],
             "/save bas": [("/save basket.py", 9)],
             "/save out/": [],
@@ -331,6 +340,9 @@ class TestCompletion:
             "see bask": [("basket.py", 4)],
             "see ": [],
             "/nope x": [],
+            "/context a": [("/context add ", 10)],
+            "/context add bas": [("/context add basket.py", 16)],
+            "/context remove ": [],
         }
 
 

@@ -199,6 +199,57 @@ class TestUsage:
         assert re.fullmatch(r"\[\d+% of 12k · \d+ folded\]", face.meters[-1])
 
 
+class TestContext:
+    def test_added_shown_and_removed(self, table):
+        """In their order, with sizes, and why one did not fit."""
+        (table.place / "a note.md").write_text("Apples cost three.\n" * 20)
+        (table.place / "picture.bin").write_bytes(b"\x00\x01" * 50)
+        face = table.sit("/context", "/context add a note.md", "/context add picture.bin", "/context show",
+                         "/context remove a note.md")  # fmt: skip
+        assert face.errors == []
+        assert face.shown[0].startswith("Sticky files: 0 of ")
+        assert re.search(r"\n +\d+ +\d\.\d %  a note\.md$", face.shown[1])
+        assert re.search(r"— +picture\.bin: .*binary", face.shown[3])
+        assert "In every window from now on: a note.md" in face.notes
+        assert "No longer in every window: a note.md" in face.notes
+
+    def test_the_model_sees_them_as_they_are(self, table):
+        """Also what changed since the last question; a resume goes on with them."""
+        (table.place / "price.md").write_text("Apples cost three.\n")
+        table.script("Three.", "Four.", "Five.")
+        seen = []
+
+        def look(chat):
+            seen.append(json.dumps(chat.conversation.task.window().openai()))
+
+        def change(_):
+            (table.place / "price.md").write_text("Apples cost four.\n")
+
+        table.sit("/context add price.md", "how much?", look, change, "and now?", look)
+        assert "Apples cost three." in seen[0]
+        assert "Apples cost four." in seen[1]
+        (table.place / "price.md").write_text("Apples cost five.\n")
+        table.sit("today?", look, resume="shop")
+        assert "Apples cost five." in seen[2]
+
+    def test_those_of_the_settings_are_there_from_the_start(self, table):
+        """One that cannot be is named, and keeps no other out."""
+        (table.place / "a.md").write_text("A.\n")
+        sticky = orihon.settings.Sticky(files=("../up.md", "a.md", "later.md"))
+        table.engine = orihon.Orihon(table.engine.store, Settings(sticky=sticky))
+        face = table.sit("/context show")
+        assert "goes up" in face.errors[0][0]
+        assert "a.md" in face.shown[0]
+        assert "later.md" in face.shown[0]
+
+    def test_wrong_ones(self, table):
+        face = table.sit("/context drop x", "/context add", "/context add nothing.md", "/context remove nothing.md")
+        assert len(face.errors) == 4
+        assert "/context add PATH" in face.errors[0][1]
+        assert "names no file" in face.errors[2][0]
+        assert table.sit("/context add --force nothing.md", name="b").errors == []
+
+
 class TestModel:
     def test_it_is_shown_and_changed(self, table):
         """And comes back with the conversation when a tangent is left in which it was changed."""

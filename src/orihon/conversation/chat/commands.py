@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from orihon.conversation import book
-from orihon.conversation.chat import looking, saving, turning
+from orihon.conversation.chat import looking, saving, sticking, turning
 from orihon.conversation.chat.paths import paths
 from orihon.conversation.chat.words import Language
 from orihon.errors import UsageError
@@ -157,6 +157,16 @@ COMMANDS: tuple[Command, ...] = (
         "",
         {"en": "ask for the answer that is missing or was cancelled", "ja": "欠けている、または中止した返答を求める"},
         turning.retry,
+    ),
+    Command(
+        "/context",
+        "add [--force] PATH | remove PATH | show",
+        {
+            "en": "files whose text is in every window: a path, a pattern or a directory",
+            "ja": "常に見せるファイル: パス、パターン、ディレクトリ",
+        },
+        sticking.context,
+        sticking.offered,
     ),
     Command(
         "/usage",

@@ -14,6 +14,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from orihon.agent.tools.approval import printable
@@ -50,7 +51,8 @@ class Screen:
         while True:
             self.end()
             try:
-                return self._session.prompt(f"{meter}\n{PROMPT}")
+                with patch_stdout():  # what other threads have to say stands above the line
+                    return self._session.prompt(f"{meter}\n{PROMPT}")
             except KeyboardInterrupt:
                 if not self._session.default_buffer.text:
                     raise

@@ -24,8 +24,10 @@ from orihon.conversation.chat.words import Words
 from orihon.conversation.checkpoints import Checkpoints, attached
 from orihon.conversation.conversation import Conversation
 from orihon.conversation.modelinfo import context_length
-from orihon.errors import Conflict, LeaseLost, OrihonError, StoreError, UsageError
+from orihon.conversation.sticky import StickyFiles
+from orihon.errors import LeaseLost, OrihonError, StoreError, UsageError
 from orihon.task.frozen import Frozen
+from orihon.task.task import Task
 
 LINE_CHARS = 160
 REMINDED = 6  # entries that a resumed conversation shows
@@ -35,9 +37,9 @@ class Chat:
     """A person, a conversation, and the model and tools of a setup. Use it in a `with` block."""
 
     def __init__(self, conversation: Conversation, setup: Setup, face: Face, words: Words) -> None:
-        self.conversation, self.setup, self.face, self.words = conversation, setup, face, words
+        self.setup, self.face, self.words = setup, face, words
         self.engine, self.directory = setup.engine, conversation.workspace
-        self.meter = Meter(conversation, words, setup.job.prices)
+        self._turn_to(conversation)
         self.code = 0  # of the last thing that went wrong
         self.checkpoints: Checkpoints | None = None
         self.before_tangent = ""  # the files as they were before the tangent that was left last
@@ -68,7 +70,7 @@ class Chat:
                 commands.run(self, line)
             else:
                 self.say(line)
-        except (LeaseLost, Conflict):
+        except LeaseLost:
             raise  # somebody else has the conversation now
         except OrihonError as error:
             self._fail(error)
@@ -88,7 +90,9 @@ class Chat:
         limits = Limits(calls=task.row.llm_call_count + self.setup.settings.max_llm_process_num)
         self._heard, self._last = [], task.history.last
         try:
-            Loop(task, self.model, self.setup.tools, limits=limits, watch=self._watch).until_done()
+            Loop(
+                task, self.model, self.setup.tools, checks=(self._refresh,), limits=limits, watch=self._watch
+            ).until_done()
         except KeyboardInterrupt:
             with _undisturbed():
                 # what is stored already is not heard twice
@@ -123,9 +127,14 @@ class Chat:
     def open(self, conversation: Conversation) -> None:
         """Go on in another conversation; this one is paused."""
         self.conversation.close()
-        self.conversation = conversation
-        self.meter = Meter(conversation, self.words, self.setup.job.prices)
+        self._turn_to(conversation)
         self.begin()
+
+    def _turn_to(self, conversation: Conversation) -> None:
+        setup = self.setup
+        self.conversation = conversation
+        self.meter = Meter(conversation, self.words, setup.job.prices)
+        self.sticky = StickyFiles(conversation.task, setup.tools.workspace, share=setup.settings.sticky.share)
 
     def begin(self) -> None:
         """Give the conversation the tools and the summariser of today, and show where it stands."""
@@ -136,6 +145,7 @@ class Chat:
         self.open_checkpoints()
         if not self.conversation.turn and self.conversation.next_message is None:
             face.note(self.words("begun", name=self.conversation.name, model=name_of(task.frozen)))
+            self._first_files()
             return
         face.note(self.words("resumed", name=self.conversation.name, model=name_of(task.frozen)))
         for text in newest(self.conversation, REMINDED):
@@ -191,6 +201,21 @@ class Chat:
                 self.face.note(f"  {self.words('failed', text=_line(step.text))}")
             case "result":
                 self.face.note(f"    {_line(step.text)}")
+
+    def _first_files(self) -> None:
+        """A new conversation begins with the sticky files of the settings."""
+        if self.sticky.declared:
+            return
+        for one in self.setup.settings.sticky.files:
+            try:
+                self.sticky.add(one, force=True)
+            except UsageError as error:
+                self.face.error(error.message, error.hint)
+
+    def _refresh(self, _: Task) -> None:
+        """The model sees sticky files as they are now."""
+        if self.sticky.declared:
+            self.sticky.refresh()
 
     def _fail(self, error: OrihonError) -> None:
         self.code = error.exit_code
