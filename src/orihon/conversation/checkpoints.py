@@ -133,6 +133,10 @@ class Checkpoints:
         """What changed since, in the files as they are now, or up to another one."""
         return self.shadow.diff(self.find(name).commit, self.find(other).commit if other else None)
 
+    def content(self, path: str) -> bytes | None:
+        """A file as the newest one has it."""
+        return self.shadow.text(self._commit, path) if self._commit else None
+
     def _all(self) -> list[Checkpoint]:
         """All of them, the oldest first."""
         return self._stored()[0]

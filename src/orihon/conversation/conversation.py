@@ -133,24 +133,6 @@ class Conversation:
         """What is visible, for people."""
         return transcript(self.task.history, self.task.history.view.state.ranges)
 
-    def parts(self) -> dict[str, Any]:
-        """What its document has beside what was said; what is not there is None."""
-        frozen = self.task.frozen
-        return {
-            "tools": None,
-            "context_manager": None,
-            "context_message_length": None,
-            "model_info": {
-                "model_id": frozen.model,
-                "provider": frozen.llm_provider,
-                "context_window_tokens": frozen.context_length,
-                "max_output_tokens": frozen.reserved_output,
-            },
-            "file_line_tracker": None,
-            "checkpoint_manager": None,
-            "mcp_enabled": self.mcp_enabled,
-        }
-
     @property
     def mcp_enabled(self) -> bool:
         """Whether the tools of MCP servers are offered."""

@@ -19,6 +19,7 @@ import msgspec
 from orihon import codec
 from orihon.context.ranges import upto
 from orihon.context.view import State
+from orihon.conversation import lines
 from orihon.conversation.book import start
 from orihon.conversation.conversation import NEXT, STEPS, TURN, Conversation, Tell
 from orihon.conversation.entries import HistoryEntry, Said, entries_of
@@ -42,25 +43,25 @@ FIELDS = (
 )
 
 
-def write(conversation: Conversation, path: Path) -> int:
-    """The document in a file, readable by its owner alone; how many entries it has."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+def write(conversation: Conversation, path: Path, beside: dict[str, Any] | None = None) -> int:
+    """The document in a file, readable by its owner alone; how many entries it has. `beside` are `Files.parts()`."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:
-            count = _write(conversation, file)
+            count = _write(conversation, file, beside or {})
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        fresh.replace(path)
     except OSError as error:
         raise StoreError(f"The conversation cannot be saved: {error}.", hint="Choose another place.") from error
     finally:
         with suppress(FileNotFoundError):
-            beside.unlink()
+            fresh.unlink()
     return count
 
 
-def _write(conversation: Conversation, file: BinaryIO) -> int:
+def _write(conversation: Conversation, file: BinaryIO, beside: dict[str, Any]) -> int:
     task, state = conversation.task, conversation.task.history.view.state
     count = covered = 0
     waiting = Said()
@@ -81,7 +82,9 @@ def _write(conversation: Conversation, file: BinaryIO) -> int:
         "transcript": conversation.transcript,
         "latest_summary": _summary(task, state),
         "tangent_state": _tangent(conversation),
-        **conversation.parts(),
+        "model_info": _model(task),
+        "mcp_enabled": conversation.mcp_enabled,
+        **beside,
         **conversation.notes.get(BESIDE, {}),
     }
     body = _json({name: value for name, value in rest.items() if value is not None})
@@ -108,6 +111,16 @@ def _next(conversation: Conversation, waiting: Said) -> Pair | None:
     if conversation.next_message is not None:
         return {"content": {"Prompt": {"prompt": conversation.next_message}}}
     return user_of(waiting) if waiting.prompts or waiting.results else None
+
+
+def _model(task: Task) -> dict[str, Any]:
+    frozen = task.frozen
+    return {
+        "model_id": frozen.model,
+        "provider": frozen.llm_provider,
+        "context_window_tokens": frozen.context_length,
+        "max_output_tokens": frozen.reserved_output,
+    }
 
 
 def _summary(task: Task, state: State) -> tuple[str, dict[str, Any]] | None:
@@ -191,9 +204,20 @@ def _fill(conversation: Conversation, document: dict[str, Any]) -> None:
     filling.last_errors()
     known = {*FIELDS, "format", "version", "name", "agents", "tool_manager"}
     beside = {name: value for name, value in document.items() if name not in known}
+    _take_files(task, document)
     turns = sum(message.role == "user" for message in conversation.messages())
     notes = {BESIDE: beside} if beside and len(_json(beside)) <= MAX_BESIDE_BYTES else {}
     task.event("note", **{TURN: turns, STEPS: 0}, **notes)
+
+
+def _take_files(task: Task, document: dict[str, Any]) -> None:
+    """What was sticky, and what the model knew of files; the files themselves are not in a document."""
+    manager, tracked = document.get("context_manager"), document.get("file_line_tracker")
+    paths = manager.get("paths") if isinstance(manager, Mapping) else None
+    if isinstance(paths, list) and paths:
+        task.sticky({}, declared=[path for path in paths if isinstance(path, str)])
+    if isinstance(tracked, Mapping) and tracked:
+        lines.keep(task, tracked)
 
 
 def _levels(tangent: Any) -> list[dict[str, Any]]:

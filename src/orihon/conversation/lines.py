@@ -260,8 +260,13 @@ def _entries(data: Any) -> Iterator[tuple[str, FileLines]]:
 
 def save(task: Task, tracker: FileLineTracker) -> None:
     """Store what is tracked, if it has changed; a tangent and a checkpoint bring it back as they bring back notes."""
+    keep(task, tracker.data())
+
+
+def keep(task: Task, tracked: Mapping[str, Any]) -> None:
+    """Store such data, but for paths that hold a secret."""
     known = task.lease.store.options.known
-    files = {path: entry for path, entry in tracker.data().items() if admit_text(path, known) == path}
+    files = {path: entry for path, entry in tracked.items() if admit_text(path, known) == path}
     data = msgspec.json.encode(files)
     blob = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
     with task.lock:

@@ -62,6 +62,7 @@ def _restore(chat: Chat, argument: str) -> None:
     if asked is None:
         raise UsageError(chat.words("which checkpoint"), hint=chat.words("checkpoints hint"))
     restored = needed(chat).restore(asked[1], hard=bool(asked[2]))
+    chat.files.went_back()
     chat.face.note(chat.words("restored", tag=asked[1]))
     tell(chat, restored)
 
@@ -72,28 +73,28 @@ def _clean(chat: Chat, _: str) -> None:
 
 def _on(chat: Chat, _: str) -> None:
     wish(chat.conversation, wanted=True)
-    chat.open_checkpoints()
+    chat.files.open_checkpoints()
     chat.face.note(chat.words("checkpoints on"))
 
 
 def _off(chat: Chat, _: str) -> None:
     wish(chat.conversation, wanted=False)
-    chat.open_checkpoints()
+    chat.files.open_checkpoints()
     chat.face.note(chat.words("checkpoints off"))
 
 
 def complete(chat: Chat, _: str) -> Iterable[str]:
     """The first words, and the numbers that there are."""
-    tags = [one.tag for one in chat.checkpoints.listing()] if chat.checkpoints is not None else []
+    tags = [one.tag for one in chat.files.checkpoints.listing()] if chat.files.checkpoints is not None else []
     acts = [*_ACTS, *(f"{name} {tag}" for name in ("expand", "diff", "restore") for tag in tags)]
     return [*acts, *(f"restore {tag} --hard" for tag in tags)]
 
 
 def needed(chat: Chat) -> Checkpoints:
     """The checkpoints, where there are some."""
-    if chat.checkpoints is None:
+    if chat.files.checkpoints is None:
         raise UsageError(chat.words("checkpoints are off"), hint=chat.words("checkpoints off hint"))
-    return chat.checkpoints
+    return chat.files.checkpoints
 
 
 def tell(chat: Chat, restored: Restored) -> None:

@@ -21,13 +21,11 @@ from orihon.conversation.chat.face import Face
 from orihon.conversation.chat.looking import newest
 from orihon.conversation.chat.meter import Meter
 from orihon.conversation.chat.words import Words
-from orihon.conversation.checkpoints import Checkpoints, attached
 from orihon.conversation.conversation import Conversation
+from orihon.conversation.files import Files
 from orihon.conversation.modelinfo import context_length
-from orihon.conversation.sticky import StickyFiles
 from orihon.errors import LeaseLost, OrihonError, StoreError, UsageError
 from orihon.task.frozen import Frozen
-from orihon.task.task import Task
 
 LINE_CHARS = 160
 REMINDED = 6  # entries that a resumed conversation shows
@@ -41,7 +39,6 @@ class Chat:
         self.engine, self.directory = setup.engine, conversation.workspace
         self._turn_to(conversation)
         self.code = 0  # of the last thing that went wrong
-        self.checkpoints: Checkpoints | None = None
         self.before_tangent = ""  # the files as they were before the tangent that was left last
         self._models = {setup.model.name: setup.model}
         self._heard: list[str] = []
@@ -78,20 +75,26 @@ class Chat:
     def say(self, text: str) -> None:
         """Say something, and show what is answered."""
         self.conversation.say(text)
-        try:
-            self.answer()
-        finally:
-            self._take_checkpoint(text)
+        self.answer(text)
 
-    def answer(self) -> None:
-        """Let the model answer what was said last, with all the tools that it asks for."""
+    def answer(self, prompt: str) -> None:
+        """Let the model answer what was said last, and keep how the files are then."""
+        try:
+            self._ask()
+        except OrihonError:
+            self.files.after_turn(prompt)
+            raise
+        self.files.after_turn(prompt)
+
+    def _ask(self) -> None:
+        """Ask the model, and run all the tools that it asks for."""
         task = self.conversation.task
         # a person who goes on may go on for ever; what runs away is stopped
         limits = Limits(calls=task.row.llm_call_count + self.setup.settings.max_llm_process_num)
         self._heard, self._last = [], task.history.last
         try:
             Loop(
-                task, self.model, self.setup.tools, checks=(self._refresh,), limits=limits, watch=self._watch
+                task, self.model, self.setup.tools, checks=(self.files.before_reply,), limits=limits, watch=self._watch
             ).until_done()
         except KeyboardInterrupt:
             with _undisturbed():
@@ -134,7 +137,7 @@ class Chat:
         setup = self.setup
         self.conversation = conversation
         self.meter = Meter(conversation, self.words, setup.job.prices)
-        self.sticky = StickyFiles(conversation.task, setup.tools.workspace, share=setup.settings.sticky.share)
+        self.files = Files(conversation, setup.tools, setup.settings)
 
     def begin(self) -> None:
         """Give the conversation the tools and the summariser of today, and show where it stands."""
@@ -142,10 +145,9 @@ class Chat:
         task.summariser = self.setup.summariser
         task.switch(tools=self.setup.tools.schemas)
         self.before_tangent = ""
-        self.open_checkpoints()
+        self.files.begin()
         if not self.conversation.turn and self.conversation.next_message is None:
             face.note(self.words("begun", name=self.conversation.name, model=name_of(task.frozen)))
-            self._first_files()
             return
         face.note(self.words("resumed", name=self.conversation.name, model=name_of(task.frozen)))
         for text in newest(self.conversation, REMINDED):
@@ -155,24 +157,6 @@ class Chat:
             self.conversation.send()
         if task.wants_reply():
             face.note(self.words("unanswered"))
-
-    def open_checkpoints(self) -> None:
-        """Take checkpoints from now on, where they are wanted; a chat without them is still a chat."""
-        task = self.conversation.task
-        task.hooks = tuple(hook for hook in task.hooks if hook is not self.checkpoints)
-        self.checkpoints = None
-        try:
-            self.checkpoints = attached(self.conversation)
-        except OrihonError as error:
-            self.face.note(self.words("no checkpoint now", text=f"{error.message} {error.hint}"))
-
-    def _take_checkpoint(self, prompt: str) -> None:
-        if self.checkpoints is None or self.conversation.task.row.status != "running":
-            return
-        try:
-            self.checkpoints.end_of_turn(prompt)
-        except OrihonError as error:
-            self.face.note(self.words("no checkpoint now", text=error.message))
 
     def close(self) -> None:
         """Pause the conversation."""
@@ -201,21 +185,6 @@ class Chat:
                 self.face.note(f"  {self.words('failed', text=_line(step.text))}")
             case "result":
                 self.face.note(f"    {_line(step.text)}")
-
-    def _first_files(self) -> None:
-        """A new conversation begins with the sticky files of the settings."""
-        if self.sticky.declared:
-            return
-        for one in self.setup.settings.sticky.files:
-            try:
-                self.sticky.add(one, force=True)
-            except UsageError as error:
-                self.face.error(error.message, error.hint)
-
-    def _refresh(self, _: Task) -> None:
-        """The model sees sticky files as they are now."""
-        if self.sticky.declared:
-            self.sticky.refresh()
 
     def _fail(self, error: OrihonError) -> None:
         self.code = error.exit_code

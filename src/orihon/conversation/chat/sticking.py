@@ -21,11 +21,11 @@ def context(chat: Chat, argument: str) -> None:
     verb, _, given = argument.partition(" ")
     given = given.strip()
     if verb in {"", "show"} and not given:
-        _show(chat, chat.sticky.refresh().listing)
+        _show(chat, chat.files.sticky.refresh().listing)
     elif verb == "add" and given:
-        _tell(chat, chat.sticky.add(given.removeprefix(FORCE).strip(), force=given.startswith(FORCE)))
+        _tell(chat, chat.files.sticky.add(given.removeprefix(FORCE).strip(), force=given.startswith(FORCE)))
     elif verb == "remove" and given:
-        _tell(chat, chat.sticky.remove(given))
+        _tell(chat, chat.files.sticky.remove(given))
     else:
         raise UsageError(chat.words("context how"), hint=chat.words("context hint"))
 
@@ -35,7 +35,7 @@ def offered(chat: Chat, argument: str) -> Iterable[str]:
     verb, space, given = argument.partition(" ")
     if not space:
         return ["add ", "remove ", "show"]
-    found = paths(given, chat.directory) if verb == "add" else chat.sticky.declared if verb == "remove" else ()
+    found = paths(given, chat.directory) if verb == "add" else chat.files.sticky.declared if verb == "remove" else ()
     return [f"{verb} {one}" for one in found]
 
 

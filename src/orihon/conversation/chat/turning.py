@@ -42,11 +42,12 @@ def undo(chat: Chat, _: str) -> None:
     """Take back the last step."""
     task = chat.conversation.task
     possible = task.history.view.undoable
-    if possible and chat.checkpoints is not None:
-        restored = chat.checkpoints.undo(possible[-1].event)
+    if possible and chat.files.checkpoints is not None:
+        restored = chat.files.checkpoints.undo(possible[-1].event)
         if restored is not None:
             saving.tell(chat, restored)
     task.undo()  # it says when there is none
+    chat.files.went_back()
     chat.face.note(chat.words("undone", what=chat.words(possible[-1].type)))
 
 
@@ -84,7 +85,9 @@ def tangent(chat: Chat, argument: str) -> None:
     elif argument == "back":
         _put_back(chat)
     else:
-        chat.conversation.enter_tangent(commit=chat.checkpoints.opened() if chat.checkpoints is not None else "")
+        chat.conversation.enter_tangent(
+            commit=chat.files.checkpoints.opened() if chat.files.checkpoints is not None else ""
+        )
         chat.face.note(chat.words("tangent begun"))
         if argument:
             chat.say(argument)
@@ -94,11 +97,12 @@ def _end(chat: Chat, keep: str) -> None:
     seconds = chat.conversation.tangent_seconds or 0
     opened = chat.conversation.tangents[-1:]
     chat.conversation.leave_tangent(keep)  # type: ignore[arg-type]  # the pattern allows no other
+    chat.files.went_back()
     kept = chat.words("kept summary" if keep == "summary" else keep)
     place = "tangent deeper" if chat.conversation.is_in_tangent else "tangent ended"
     chat.face.note(chat.words(place, duration=chat.words.duration(seconds), kept=kept))
-    if chat.checkpoints is not None:
-        chat.before_tangent, changes = chat.checkpoints.changed_inside(opened[0].event, opened[0].after)
+    if chat.files.checkpoints is not None:
+        chat.before_tangent, changes = chat.files.checkpoints.changed_inside(opened[0].event, opened[0].after)
         if changes:
             chat.face.note(chat.words("changed inside", paths=saving.changed(changes)))
 
@@ -120,7 +124,7 @@ def retry(chat: Chat, _: str) -> None:
         task.rewind(newest.seq - 1)
     elif not task.wants_reply():
         raise UsageError(chat.words("again"))
-    chat.answer()
+    chat.answer("/retry")
 
 
 def model(chat: Chat, argument: str) -> None:
@@ -142,7 +146,7 @@ def resume(chat: Chat, argument: str) -> None:
 def save(chat: Chat, argument: str) -> None:
     """Write the conversation to a file."""
     path = _path(chat, argument)
-    count = document.write(chat.conversation, path)
+    count = document.write(chat.conversation, path, chat.files.parts())
     chat.face.note(chat.words("saved", path=path, count=count))
 
 
