@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+import signal
+import sys
+from typing import Protocol, TextIO
+
+from orihon.agent.tools.approval import printable
 
 
 class Face(Protocol):
@@ -32,3 +37,17 @@ class Face(Protocol):
 
     def ask(self, question: str) -> bool:
         """Whether the model may do something."""
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Text to a terminal or a pipe, at once; a terminal that is gone has hung up, also before the signal comes."""
+    try:
+        stream.write(printable(text))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for lost in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, lost.fileno())  # what is still to be flushed must not fail again
+        raise SystemExit(128 + signal.SIGHUP) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from orihon.agent.tools.approval import printable
+from orihon.conversation.chat.face import write
 from orihon.conversation.chat.words import Words
 
 
@@ -29,8 +29,7 @@ class Plain:
 
     def piece(self, text: str) -> None:
         """To standard output, at once."""
-        sys.stdout.write(printable(text))
-        sys.stdout.flush()
+        write(sys.stdout, text)
         self._within = not text.endswith("\n") if text else self._within
 
     def end(self) -> None:
@@ -59,8 +58,7 @@ class Plain:
         return self._line(or_nothing=True).strip().lower() in {"y", "yes"}
 
     def _say(self, text: str) -> None:
-        sys.stderr.write(printable(text))
-        sys.stderr.flush()
+        write(sys.stderr, text)
 
     def _line(self, *, or_nothing: bool = False) -> str:
         line = sys.stdin.buffer.readline()

@@ -17,8 +17,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from orihon.agent.tools.approval import printable
 from orihon.conversation.chat import typed
+from orihon.conversation.chat.face import write
 from orihon.conversation.chat.words import Words
 
 Offer = Callable[[str], Iterable[tuple[str, int]]]
@@ -59,8 +59,7 @@ class Screen:
 
     def piece(self, text: str) -> None:
         """At once."""
-        sys.stdout.write(printable(text))
-        sys.stdout.flush()
+        write(sys.stdout, text)
         self._within = not text.endswith("\n") if text else self._within
 
     def end(self) -> None:
