@@ -350,3 +350,12 @@ class TestBook:
             task.add("user", "hi")
         with pytest.raises(UsageError, match="not a conversation"):
             book.resume(engine, task.uuid)
+
+    def test_of_one_user(self, engine, tmp_path):
+        for user in ("alice", "bob"):
+            with book.start(engine, tmp_path, name=user, user=user) as talk:
+                exchange(talk, "secret plans", "yes")
+        assert [one.name for one in book.listing(engine, tmp_path, user="alice")] == ["alice"]
+        assert [one.name for one in book.search(engine, "plans", user="alice")] == ["alice"]
+        with pytest.raises(NotFound):
+            book.find(engine, tmp_path, "bob", user="alice")

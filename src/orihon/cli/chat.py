@@ -73,11 +73,11 @@ def chat(
     directory = Path(made.workspace)
     with open_engine(options["store"], settings=load()) as engine:
         if wants_list:
-            click.echo(printable(listed(engine, directory, words)))
+            click.echo(printable(listed(engine, directory, words, user=options["user"])))
         elif search is not None:
-            _search(engine, search, directory)
+            _search(engine, search, directory, options["user"])
         elif delete is not None:
-            book.delete(engine, book.find(engine, directory, delete).uuid)
+            book.delete(engine, book.find(engine, directory, delete, user=options["user"]).uuid)
         else:
             wished = {"user": options["user"], "mcp": not no_mcp}
             wished |= {"name": name} if resume is None else {"what": resume}
@@ -115,6 +115,6 @@ def _screen(words: Words, directory: Path) -> Screen:
     return Screen(words, typed.place(directory, os.environ))
 
 
-def _search(engine: Orihon, text: str, directory: Path) -> None:
-    for found in book.search(engine, text, directory):
+def _search(engine: Orihon, text: str, directory: Path, user: str | None) -> None:
+    for found in book.search(engine, text, directory, user=user):
         click.echo(printable(f"{found.name} [{found.seq}] {found.role}: {found.text}"))

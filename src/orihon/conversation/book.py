@@ -82,17 +82,17 @@ def resume(engine: Orihon, uuid: str, *, tell: Tell | None = None, **options: An
     )
 
 
-def listing(engine: Orihon, directory: Path | None = None) -> list[Listed]:
-    """The conversations of a directory, or of all, the one that was used last first."""
+def listing(engine: Orihon, directory: Path | None = None, *, user: str | None = None) -> list[Listed]:
+    """The conversations of a directory, or of all, the one that was used last first; perhaps only those of a user."""
     place = place_of(directory) if directory is not None else None
-    rows = engine.store.find(Query(status=("running", "paused", "failed")))
+    rows = engine.store.find(Query(status=("running", "paused", "failed"), user=user))
     found = (_listed(engine.store, row) for row in rows if row.task_type == TYPE and place in {None, row.repo})
     return sorted((one for one in found if one is not None), key=lambda one: one.updated_at, reverse=True)
 
 
-def find(engine: Orihon, directory: Path, what: str = "") -> Listed:
+def find(engine: Orihon, directory: Path, what: str = "", *, user: str | None = None) -> Listed:
     """The one of this name, or whose id begins so; without either, the one that was used last."""
-    known = listing(engine, directory)
+    known = listing(engine, directory, user=user)
     named = [one for one in known if one.name == what] or [one for one in known if what and one.uuid.startswith(what)]
     chosen = named if what else known
     if not chosen:
@@ -103,10 +103,12 @@ def find(engine: Orihon, directory: Path, what: str = "") -> Listed:
     return chosen[0]
 
 
-def search(engine: Orihon, text: str, directory: Path | None = None, *, most: int = 50) -> Iterator[Found]:
+def search(
+    engine: Orihon, text: str, directory: Path | None = None, *, user: str | None = None, most: int = 50
+) -> Iterator[Found]:
     """Where something was said, in the newest conversation first."""
     wanted = text.casefold()
-    for one in listing(engine, directory):
+    for one in listing(engine, directory, user=user):
         for message in engine.store.read(one.uuid, Message):
             place = message.text.casefold().find(wanted)
             if place < 0 or message.role == "system":

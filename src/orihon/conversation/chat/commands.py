@@ -80,7 +80,7 @@ def _names(_: Chat, __: str) -> Iterable[str]:
 
 
 def _conversations(chat: Chat, _: str) -> Iterable[str]:
-    return [one.name for one in book.listing(chat.engine, chat.directory)]
+    return [one.name for one in book.listing(chat.engine, chat.directory, user=chat.user)]
 
 
 def _files(chat: Chat, begun: str) -> Iterable[str]:

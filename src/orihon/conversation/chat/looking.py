@@ -44,7 +44,9 @@ def tools(chat: Chat, _: str) -> None:
 
 def conversations(chat: Chat, _: str) -> None:
     """Those of this directory."""
-    chat.face.show(listed(chat.engine, chat.directory, chat.words, here=chat.conversation.conversation_id))
+    chat.face.show(
+        listed(chat.engine, chat.directory, chat.words, here=chat.conversation.conversation_id, user=chat.user)
+    )
 
 
 def name(chat: Chat, _: str) -> None:
@@ -53,7 +55,7 @@ def name(chat: Chat, _: str) -> None:
     chat.face.show(chat.words("named", name=one.name, uuid=one.conversation_id))
 
 
-def listed(engine: Orihon, directory: Path, words: Words, *, here: str = "") -> str:
+def listed(engine: Orihon, directory: Path, words: Words, *, here: str = "", user: str | None = None) -> str:
     """The conversations of a directory, a line each; the one in which we are is marked."""
     lines = [
         words(
@@ -66,7 +68,7 @@ def listed(engine: Orihon, directory: Path, words: Words, *, here: str = "") -> 
             tokens=one.tokens,
             status=words("in use") if one.status == "running" and one.uuid != here else "",
         )
-        for one in book.listing(engine, directory)
+        for one in book.listing(engine, directory, user=user)
     ]
     return "\n".join(lines) or words("no conversations")
 

@@ -52,7 +52,7 @@ def resumed(
     engine: Orihon, job: Job, face: Face, words: Words, *, what: str = "", user: str | None = None, mcp: bool = True
 ) -> Iterator[Chat]:
     """In the conversation of this name or id; without either, in the one that was used last."""
-    listed = book.find(engine, Path(job.workspace), what)
+    listed = book.find(engine, Path(job.workspace), what, user=user)
     reader = engine.read(listed.uuid)
     model = job.model or name_of(stored_frozen(engine.store, reader.metadata))
     made = msgspec.structs.replace(job, model=model)

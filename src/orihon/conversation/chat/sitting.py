@@ -108,6 +108,11 @@ class Chat:
             self.face.end()
 
     @property
+    def user(self) -> str | None:
+        """Whose conversations these are; None where there is only one person."""
+        return self.setup.user
+
+    @property
     def model(self) -> Model:
         """The model of the conversation; leaving a tangent, or going back, may bring another one."""
         return self._opened(name_of(self.conversation.task.frozen))

@@ -137,7 +137,7 @@ def model(chat: Chat, argument: str) -> None:
 
 def resume(chat: Chat, argument: str) -> None:
     """Go on in another conversation."""
-    found = book.find(chat.engine, chat.directory, argument)
+    found = book.find(chat.engine, chat.directory, argument, user=chat.user)
     if found.uuid == chat.conversation.conversation_id:
         raise UsageError(chat.words("already open"), hint=chat.words("named", name=found.name, uuid=found.uuid))
     chat.open(book.resume(chat.engine, found.uuid, tell=chat.face.note))
