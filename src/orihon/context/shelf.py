@@ -20,7 +20,7 @@ class Draft(msgspec.Struct, kw_only=True):
     last: int  # message that was looked at
     request: int = 0
     told: int = 0  # of the news
-    repairer: Repairer = msgspec.field(default_factory=Repairer)
+    repairer: Repairer
     messages: list[Message] = []
     tokens: int = 0
     by_source: dict[str, int] = {}

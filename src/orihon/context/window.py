@@ -24,6 +24,7 @@ from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, contains, joined, without
+from orihon.context.repair import Named, Repairer
 from orihon.context.shelf import Draft, Shelf
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
@@ -56,11 +57,12 @@ def compose(
     handles: bool = True,
     policy: Policy = Policy(),  # noqa: B008 - it is frozen
     shelf: Shelf | None = None,
+    named: Named | None = None,
 ) -> Composed:
     """The window now; with a new batch of folds when it had become too full."""
     shelf = shelf or Shelf()
     shelf.look_at(view.state)
-    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui)
+    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named)
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
@@ -85,8 +87,9 @@ class _Desk:
         handles: bool,  # noqa: FBT001
         shelf: Shelf,
         ui: Limits,
+        named: Named | None,
     ) -> None:
-        self.shelf, self.ui = shelf, ui
+        self.shelf, self.ui, self.named = shelf, ui, named
         self.view, self.read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         self._show(texts.sticky, texts.news)
@@ -140,7 +143,7 @@ class _Desk:
 
     def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = Draft(texts=self.texts, last=self.last)
+        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self.named))
         rest = self.shown(hidden)
         while rest and is_prompt(rest[0], draft.whole):
             self._put(draft, "system", rest.pop(0))

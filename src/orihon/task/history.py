@@ -20,6 +20,7 @@ from orihon.context.language import language_of
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
+from orihon.context.repair import named_among
 from orihon.context.shelf import Shelf
 from orihon.context.snapshot import from_data, rendered
 from orihon.context.units import unit_at
@@ -28,7 +29,7 @@ from orihon.context.window import compose
 from orihon.errors import Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
 from orihon.stores.base import LISTS, Store
-from orihon.task.frozen import Frozen, schema_tokens, thaw
+from orihon.task.frozen import Frozen, name_of, schema_tokens, thaw
 from orihon.task.sticky import Stickies
 from orihon.task.window import Window
 from orihon.tokens import counter
@@ -56,6 +57,7 @@ class History:
         self.last = last
         self.view = load_view(store, uuid, last_event)
         self.schema_tokens = schema_tokens(frozen, self.counter)
+        self._named = named_among(map(name_of, frozen.schemas)) if frozen.tools is not None else None
         self._recent: OrderedDict[int, Message] = OrderedDict()
         self._recent_bytes = 0
         self._shelf = Shelf()
@@ -239,6 +241,7 @@ class History:
             handles="unfold" in frozen.ours,
             policy=policy,
             shelf=self._shelf,
+            named=self._named,
         )
         return made if tail is None else _with_tail(made, tail)
 

@@ -68,6 +68,12 @@ class Servers:
             found.setdefault(tool.server, []).append(tool.name)
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether a name is one of theirs, as far as it can be told without starting a server to ask it."""
+        return name in self._known or name.startswith(
+            tuple(f"{server.mcp_server_name}_" for server in self._configured)
+        )
+
     def tool(self, name: str) -> McpTool | None:
         """The tool of a name, if there is one; the servers are asked only when that may have changed."""
         if not self._configured:
