@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from orihon.agent.tools.box import OWN, Toolbox
+from orihon.agent.tools.box import Toolbox
 from orihon.conversation.changes import told
 from orihon.conversation.checkpoints import Checkpoints, attached
 from orihon.conversation.conversation import Conversation
 from orihon.conversation.lines import FileLineTracker, load, save
+from orihon.conversation.origins import by_origin
 from orihon.conversation.sticky import StickyFiles
 from orihon.errors import OrihonError, UsageError
 from orihon.settings import Settings
-from orihon.task.frozen import name_of
 from orihon.task.task import Task
 
 
@@ -76,22 +76,12 @@ class Files:
         listing = self.sticky.listing()
         known = self.checkpoints.listing() if self.checkpoints is not None else None
         return {
-            "tools": self._tools(),
+            "tools": by_origin(self.task.frozen.schemas, self.tools),
             "context_manager": {"paths": listing.declared, "max_context_files_size": listing.max_tokens},
             "context_message_length": self.sticky.length,
             "file_line_tracker": self.lines.data(),
             "checkpoint_manager": None if known is None else {"checkpoints": known},
         }
-
-    def _tools(self) -> dict[str, list[dict[str, Any]]]:
-        """The tools by where they come from."""
-        of_servers = {name for server, names in self.tools.origins().items() if server for name in names}
-        sorted_out: dict[str, list[dict[str, Any]]] = {"builtin": [], "custom": [], "mcp": []}
-        for schema in self.task.frozen.schemas:
-            name = name_of(schema)
-            ours = name in OWN or name in self.task.frozen.ours
-            sorted_out["builtin" if ours else "mcp" if name in of_servers else "custom"].append(schema)
-        return sorted_out
 
     def _first_files(self) -> None:
         """A new conversation begins with the sticky files of the settings."""
