@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 from orihon.conversation.shadow.git import EMPTY_TREE, Difference, Git, differences
 from orihon.conversation.shadow.listing import change_index
-from orihon.conversation.shadow.saving import Delta, Import, read
+from orihon.conversation.shadow.saving import Delta, Import, importing, read
 from orihon.conversation.shadow.values import Change, Status, Taken
 from orihon.conversation.shadow.worktree import WorkTree
 from orihon.errors import Corrupt, NotFound
@@ -47,8 +47,7 @@ class Checkpoints:
     def take(self, label: str, *, thorough: bool = False) -> Taken:
         """The workspace as a checkpoint; the last one again when nothing has changed since."""
         last = self._last()
-        with ExitStack() as stack:
-            into = Import(self.git, stack)
+        with importing(self.git) as into:
             delta = self._read(into, last, thorough=thorough)
             skipped = tuple(sorted(delta.skipped, key=lambda one: one.path))
             if last is not None and self._is(last, delta):
@@ -66,8 +65,7 @@ class Checkpoints:
     def now(self) -> str:
         """The tree of the workspace as it is; the next checkpoint is still compared with the last one."""
         last = self._last()
-        with ExitStack() as stack:
-            into = Import(self.git, stack)
+        with importing(self.git) as into:
             delta = self._read(into, last, thorough=False)
             if last is not None and self._is(last, delta):
                 return last.files
@@ -128,7 +126,7 @@ class Checkpoints:
         """The bytes of a file, or where a link leads."""
         files = self.find(commit).files
         with suppress(ValueError):  # what cannot be a path is not there
-            return self.git.ask("cat-file", "blob", f"{files}:{path}")
+            return self.git.ask("cat-file", "blob", f"{files}:{path}", no=128)
         return None
 
     def differences(self, old: str, new: str) -> list[Difference]:

@@ -7,10 +7,10 @@ encodings, when git compares) is set aside by `info/attributes`, which outranks 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -53,14 +53,11 @@ _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
-    **{f"GIT_{who}_NAME": "Orihon" for who in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{who}_EMAIL": "orihon@localhost" for who in ("AUTHOR", "COMMITTER")},
 }
 
 
@@ -85,10 +82,10 @@ class Git:
         """What a command prints; one that fails, or takes too long, is an error in our words."""
         return self._outcome(self._start(arguments), arguments, given, (0,))[0]
 
-    def ask(self, *arguments: str) -> bytes | None:
-        """What a command prints about something; None when there is no such thing."""
+    def ask(self, *arguments: str, no: int = 1) -> bytes | None:
+        """What a command prints about something; None when it ends with the code that says no."""
         process = self._start(arguments)
-        said, _ = self._outcome(process, arguments, b"", (0, 1, 128))
+        said, _ = self._outcome(process, arguments, b"", (0, no))
         return None if process.returncode else said
 
     def run_aloud(self, *arguments: str) -> tuple[bytes, bytes]:
@@ -97,7 +94,7 @@ class Git:
 
     @contextmanager
     def talk(self, *arguments: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """A command that is written to and read from while it runs."""
+        """A command that is written to and read from while it runs; it need not be read to its end."""
         with tempfile.TemporaryFile() as complaints:
             process = self._start(arguments, complaints)
             assert process.stdin is not None  # noqa: S101 - for the type checker
@@ -109,29 +106,20 @@ class Git:
                     process.stdin.close()
                 except BrokenPipeError:
                     ended_early = True
+                process.stdout.close()
                 process.wait(SECONDS)
             except subprocess.TimeoutExpired as error:
                 raise _too_slow(arguments) from error
             finally:
                 _end(process)
-            if process.returncode or ended_early:
+            if ended_early or process.returncode not in {0, -signal.SIGPIPE}:
                 complaints.seek(0)
                 raise self._failed(arguments, process.returncode, complaints.read())
 
-    def some(self, *arguments: str, max_bytes: int) -> bytes:
-        """The begin of what a command prints, which is stopped when it prints more."""
-        process = self._start(arguments)
-        assert process.stdout is not None  # noqa: S101 - for the type checker
-        try:
-            return process.stdout.read(max_bytes)
-        finally:
-            _end(process)
-
     @property
     def index(self) -> Path:
-        """The file that remembers what was seen; one for each way to the workspace, which its paths begin with."""
-        mark = hashlib.sha256(os.fsencode(self.ground.prefix)).hexdigest()[:16]
-        return self.repository / f"index-{mark}"
+        """The file that remembers what was seen, for as long as the ground is the same."""
+        return self.repository / f"index-{self.ground.mark}"
 
     def _start(
         self, arguments: tuple[str, ...], complaints: IO[bytes] | int = subprocess.PIPE

@@ -6,6 +6,7 @@ The user's repository is looked for as git does, upwards from the workspace, and
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from orihon.errors import UsageError
 
+RULES = ".gitignore"
 MAX_POINTER_BYTES = 10_000
 _HINT = "Change to the directory of a project, or work without checkpoints."
 
@@ -26,11 +28,16 @@ class Ground(NamedTuple):
     exclude: Path | None = None  # more rules, which are nobody else's
 
     @property
-    def rules(self) -> list[Path]:
-        """The files of rules that are not in the workspace."""
+    def mark(self) -> str:
+        """Another one when the way to the workspace, or a rule outside of it, is another."""
         names = self.prefix.split("/")[:-1]
-        found = [self.top.joinpath(*names[:depth], ".gitignore") for depth in range(len(names))]
-        return [*found, self.exclude] if self.exclude else found
+        rules = [self.top.joinpath(*names[:depth], RULES) for depth in range(len(names))]
+        seen = hashlib.sha256(os.fsencode(self.prefix))
+        for place in [*rules, *([self.exclude] if self.exclude else [])]:
+            with suppress(OSError):
+                found = place.stat()
+                seen.update(f"\0{place.name} {found.st_ino} {found.st_size} {found.st_mtime_ns}".encode())
+        return seen.hexdigest()[:16]
 
 
 def check_workspace(path: Path | str) -> Path:

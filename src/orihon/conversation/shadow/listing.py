@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orihon.conversation.shadow.git import Git, names
+from orihon.conversation.shadow.ground import RULES
 from orihon.conversation.shadow.values import Skipped
 
-RULES = ".gitignore"
 MAX_NESTED = 20  # repositories inside one another that are looked into
 _PLACEHOLDER = ".orihon-looks-inside"
 _NO_BYTES = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
@@ -32,6 +32,7 @@ class Listing(NamedTuple):
     """Paths that may differ, each with what the last checkpoint has of it."""
 
     versions: dict[str, Version]
+    unseen: set[str]  # of these, what the index does not have and the rules do not show
     closed: list[Skipped]  # directories that cannot be looked into
 
 
@@ -52,7 +53,7 @@ def look(git: Git) -> Listing:
 
 def _look(git: Git) -> tuple[Listing, list[str]]:
     said, complained = git.run_aloud(*_STATUS, "--", ".")
-    listing, nested = Listing({}, []), []
+    listing, nested = Listing({}, set(), []), []
     for line in names(said):
         if line[0] == "?":
             path = line[2:].removeprefix(git.ground.prefix)
@@ -60,10 +61,13 @@ def _look(git: Git) -> tuple[Listing, list[str]]:
                 nested.append(path)
             else:
                 listing.versions.setdefault(path, ABSENT)
+                listing.unseen.discard(path)
         else:
-            _, _, _, mode, _, _, blob, _, path = line.split(" ", 8)
+            _, kind, _, mode, _, _, blob, _, path = line.split(" ", 8)
             path = path.removeprefix(git.ground.prefix)
             listing.versions[path] = mode, blob
+            if kind[0] == "D":
+                listing.unseen.add(path)
     for found in filter(None, map(_CLOSED.search, complained.splitlines())):
         path = os.fsdecode(found[1]).removeprefix(git.ground.prefix)
         listing.closed.append(Skipped(path, f"cannot be looked into: {found[2].decode()}"))
@@ -75,15 +79,9 @@ def ignored(git: Git) -> set[str]:
     return {*names(git.run(*_IGNORED))}
 
 
-def rules_changed(git: Git, listing: Listing) -> bool:
-    """Whether files that were saved may be ignored by now, as far as can be told from the list and from outside."""
-    if any(path.rpartition("/")[2] == RULES for path in listing.versions):
-        return True
-    try:
-        seen = git.index.stat().st_mtime_ns
-    except FileNotFoundError:
-        return False  # nothing was saved yet
-    return any(rules.stat().st_mtime_ns >= seen for rules in git.ground.rules if rules.exists())
+def is_rules(path: str) -> bool:
+    """Whether a path is that of a file that says what is ignored."""
+    return path.rpartition("/")[2] == RULES
 
 
 def change_index(git: Git, gone: Iterable[str], present: dict[str, Version]) -> None:

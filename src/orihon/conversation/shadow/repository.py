@@ -63,8 +63,8 @@ class Shadow:
         with self._opened() as (checkpoints, _):
             trees = _trees(checkpoints, commit, other)
             options = ("-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-            command = ("diff-tree", *options, *trees)
-            said = checkpoints.git.some(*command, max_bytes=max_bytes + 1)
+            with checkpoints.git.talk("diff-tree", *options, *trees) as (_, told):
+                said = told.read(max_bytes + 1)
         if len(said) <= max_bytes:
             return said.decode("utf-8", "replace")
         shown = said[:max_bytes].decode("utf-8", "ignore").rpartition("\n")[0]
@@ -90,9 +90,11 @@ class Shadow:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Checkpoints, Turn]]:
-        with disk_errors(f"The checkpoints in {self.repository} cannot be used"):
+        with disk_errors(f"The workspace {self.workspace} cannot be used"):
+            files = WorkTree(self.workspace, self._max_file_bytes)
+        with files, disk_errors(f"The checkpoints in {self.repository} cannot be used"):
             make_directory(self.repository)
-            with turn(self.repository) as mine, WorkTree(self.workspace, self._max_file_bytes) as files:
+            with turn(self.repository) as mine:
                 if mine.left is not None:
                     self._mend(files, mine.left)
                 mine.note()

@@ -13,7 +13,7 @@ from typing import IO
 
 from orihon.conversation.shadow.checkpoints import Checkpoint, Checkpoints
 from orihon.conversation.shadow.git import Difference
-from orihon.conversation.shadow.listing import RULES, ignored
+from orihon.conversation.shadow.listing import ignored, is_rules
 from orihon.conversation.shadow.saving import identity, is_apart
 from orihon.conversation.shadow.values import Restored, Skipped
 from orihon.conversation.shadow.worktree import MODES, Content, Unsaved
@@ -114,7 +114,7 @@ class Restoring:
     def remove_newer(self) -> None:
         """Remove what the checkpoint does not have; not what it had skipped, nor what its own rules ignored."""
         for path, one in self.newer.items():
-            if path.rpartition("/")[2] == RULES:
+            if is_rules(path):
                 self._remove(one)
         now_ignored = ignored(self.checkpoints.git)
         for path, one in self.newer.items():

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import IO, NamedTuple
 
 from orihon.conversation.shadow.git import Git
-from orihon.conversation.shadow.listing import ABSENT, Version, ignored, look, rules_changed
+from orihon.conversation.shadow.listing import ABSENT, Version, ignored, is_rules, look
 from orihon.conversation.shadow.values import Change, Skipped, Status
 from orihon.conversation.shadow.worktree import LINK, Content, Unsaved, WorkTree
 
@@ -33,8 +33,17 @@ class Delta(NamedTuple):
     skipped: list[Skipped]
 
 
+@contextmanager
+def importing(git: Git) -> Iterator[Import]:
+    """Store something; all of it counts when this is left, or nothing."""
+    with ExitStack() as stack:
+        into = Import(git, stack)
+        yield into
+        into.end()
+
+
 class Import:
-    """One run of fast-import, begun when there is something to store, which counts when the stack was left in peace."""
+    """One run of fast-import, begun when there is something to store."""
 
     def __init__(self, git: Git, stack: ExitStack) -> None:
         self._git, self._stack = git, stack
@@ -47,7 +56,7 @@ class Import:
     def commit(self, ref: str, base: str, delta: Delta, message: bytes) -> str:
         """Store a commit without parents, a tree and what is different in it, and give its id."""
         prefix = os.fsencode(self._git.ground.prefix)
-        about = f"commit {ref}\nmark :1\ncommitter {_WHO} {time.time():.0f} +0000\ndata {len(message)}\n"
+        about = f"commit {ref}\nmark :1\ncommitter {_WHO} {int(time.time())} +0000\ndata {len(message)}\n"
         removed = [b"D %s\n" % _quoted(prefix, path) for path in delta.gone]
         put = [
             b"M %s %s %s\n" % (mode.encode(), blob.encode(), _quoted(prefix, path))
@@ -62,10 +71,14 @@ class Import:
         """Let a reference lead to the commit."""
         self._send(f"reset {ref}\nfrom :1\n\n".encode())
 
+    def end(self) -> None:
+        """Say that this was all; without it nothing counts."""
+        if self._pipes is not None:
+            self._send(b"done\n")
+
     def _send(self, *parts: bytes) -> tuple[IO[bytes], IO[bytes]]:
         if self._pipes is None:
             self._pipes = self._stack.enter_context(self._git.talk("fast-import", "--quiet", "--done", "--force"))
-            self._stack.callback(self._pipes[0].write, b"done\n")
         self._pipes[0].writelines(parts)
         return self._pipes
 
@@ -73,17 +86,17 @@ class Import:
 def read(git: Git, files: WorkTree, apart: tuple[str, ...], into: Import, *, thorough: bool) -> Delta:
     """Read what may differ from the last checkpoint, and store the bytes; the paths `apart` are never looked at.
 
-    A file that was saved before and is ignored by now is dropped when the rules have changed, as far as can be seen;
-    when it is `thorough`, they are asked about every file.
+    A file that was saved before and is ignored by now is dropped when it can be seen that the rules have changed; when
+    it is `thorough`, they are asked about every file.
     """
     listing = look(git)
-    left_out = ignored(git) if thorough or rules_changed(git, listing) else set[str]()
+    left_out = ignored(git) if thorough or any(map(is_rules, listing.versions)) else set[str]()
     delta = Delta({}, {*left_out}, {*left_out}, [], [*listing.closed])
     for path, old in listing.versions.items():
         if path in left_out or is_apart(path, apart):
             continue
         found = files.read(path)
-        if isinstance(found, Content):
+        if isinstance(found, Content) and path not in listing.unseen:
             new = found.mode, identity(found.data)
             delta.present[path] = new
             if new != old:

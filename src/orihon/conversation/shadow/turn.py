@@ -38,12 +38,12 @@ class Turn:
 
 
 @contextmanager
-def turn(repository: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[Turn]:
+def turn(repository: Path) -> Iterator[Turn]:
     """Wait for the lock; then nobody else uses the shadow until this is left."""
     with directory_handle(repository) as within:
         fd = open_file(NAME, os.O_RDWR | os.O_CREAT, within)
     try:
-        _lock(fd, repository, wait_seconds)
+        _lock(fd, repository)
         mine = Turn(fd)
         yield mine
         os.ftruncate(fd, 0)
@@ -51,8 +51,8 @@ def turn(repository: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[Tu
         os.close(fd)
 
 
-def _lock(fd: int, repository: Path, wait_seconds: float) -> None:
-    deadline = time.monotonic() + wait_seconds
+def _lock(fd: int, repository: Path) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,7 +60,7 @@ def _lock(fd: int, repository: Path, wait_seconds: float) -> None:
             if error.errno not in {errno.EAGAIN, errno.EACCES, errno.EINTR}:
                 raise
             if time.monotonic() > deadline:
-                message = f"Another process has been using the checkpoints in {repository} for {wait_seconds:.0f} s."
+                message = f"Another process has been using the checkpoints in {repository} for {WAIT_SECONDS:.0f} s."
                 raise Conflict(message, hint="Wait until it is done, and try again.") from error
             time.sleep(PAUSE_SECONDS)
         else:
