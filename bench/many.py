@@ -71,7 +71,7 @@ def made(number: int, tasks: int, messages: int, now: datetime) -> Made:
     )
     status = _status(number, tasks, chance)
     records = list(_records(number, messages, created))
-    return Made(about, _row(about, status, created, chance), records)
+    return Made(about, _row(about, status, created, records, chance), records)
 
 
 def _status(number: int, tasks: int, chance: random.Random) -> Status:
@@ -81,7 +81,7 @@ def _status(number: int, tasks: int, chance: random.Random) -> Status:
     return "failed" if drawn < 0.04 else "stopped" if drawn < 0.06 else "completed"
 
 
-def _row(about: Metadata, status: Status, created: datetime, chance: random.Random) -> TaskRow:
+def _row(about: Metadata, status: Status, created: datetime, records: list[Record], chance: random.Random) -> TaskRow:
     ended = status not in ACTIVE
     calls = int(chance.lognormvariate(3.4, 0.7)) if status != "pending" else 0
     finished = created + timedelta(seconds=chance.lognormvariate(6.3, 0.8))
@@ -97,6 +97,12 @@ def _row(about: Metadata, status: Status, created: datetime, chance: random.Rand
         "final_summary": passage(calls, 600) if ended else None,
         "handoff": msgspec.json.encode({"plan": passage(-calls, 700)}).decode() if ended else None,
         "activity": "",
+        "message_count": len([one for one in records if isinstance(one, Message)]),
+        "size_bytes": sum(len(codec.encode_line(one)) for one in records),
+        "summary_count": 1 + calls // 25,
+        "summary_failures": int(chance.random() < 0.02),
+        "summarised_tokens": 12_000 * (calls // 25) + 800,
+        "summary_tokens": 800 * (calls // 25) + 75,
     }
     return msgspec.structs.replace(first_row(about, status, fence=1), **fields)
 

@@ -224,6 +224,14 @@ class TaskRow(Record, frozen=True, kw_only=True):
     fence: Count = 0
     lease_owner: str | None = None
     heartbeat_at: str | None = None
+    # what is counted, so that many tasks can be summed up without opening one; as of the row's last change
+    message_count: Count = 0
+    size_bytes: Count = 0  # of its records and their blobs
+    packed_bytes: Count | None = None  # the same on disk, once retention has compressed it
+    summary_count: Count = 0
+    summary_failures: Count = 0  # summaries that the extractive one had to stand in for
+    summarised_tokens: Count = 0  # what the summaries stand for
+    summary_tokens: Count = 0  # what they cost
 
     @property
     def key(self) -> TaskKey:

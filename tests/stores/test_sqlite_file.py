@@ -270,9 +270,8 @@ def test_a_task_is_deleted_whole(path):
             lease.close()
         store.delete(leases[0].uuid)
         tables = ["tasks", "metadata", "messages", "summaries", "tool_calls", "events", "folds", "planning", "blobs"]
-        assert {name for (name,) in store.reader.all("SELECT name FROM sqlite_master WHERE type = 'table'")} == set(
-            tables
-        )
+        made = {name for (name,) in store.reader.all("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert made == {*tables, "task_totals"}
         for table in tables:
             assert store.reader.all(f"SELECT uuid FROM {table}") == [(leases[1].uuid,)]  # noqa: S608
         assert len(list(store.read(leases[1].uuid, ToolCall))) == 1

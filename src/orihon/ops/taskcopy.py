@@ -24,7 +24,8 @@ Step = Literal["look", "write", "prove"]
 
 KINDS = tuple(kind for kind, (_, field) in LISTS.items() if field)
 LEASE = frozenset({"fence", "lease_owner", "heartbeat_at"})
-COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name not in LEASE | {"unknown"})
+HERE = frozenset({"packed_bytes"})  # is about the disk of one store
+COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name not in LEASE | HERE | {"unknown"})
 HINT = "Nothing was changed there. Keep the right one: delete the task in the target, or copy to another store."
 
 
@@ -105,9 +106,9 @@ class TaskCopy:
     def _copy_row(self) -> None:
         if any(self._row_differences()):
             lease = self._writer()
-            lease.update(updated_at=self.row.updated_at, **{
-                name: getattr(self.row, name) for name in self._row_differences() if name != "updated_at"
-            })  # fmt: skip
+            stamped = {"updated_at", "message_count"}  # what the store would set itself
+            names = stamped.union(self._row_differences())
+            lease.update(**{name: getattr(self.row, name) for name in names})
 
     def _compare_rows(self) -> None:
         for name in self._row_differences():

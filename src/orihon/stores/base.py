@@ -26,8 +26,6 @@ and it is there once), LeaseLost (somebody else writes this task now; nothing wa
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -42,12 +40,10 @@ from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
 from orihon.funnel import admit
 from orihon.records import (
     Blob,
-    Call,
     Event,
     Fold,
     Message,
     Metadata,
-    Part,
     PlanEntry,
     Record,
     Status,
@@ -57,17 +53,18 @@ from orihon.records import (
 )
 from orihon.secrets import KnownSecrets
 from orihon.stores.checks import checked_changes
+from orihon.stores.spill import spilled
+from orihon.stores.totals import By, Totals, summed
 from orihon.tokens import Counter, counter
 
 log = logging.getLogger("orihon")
 
 FORMAT = 1
-SPILL_BYTES = 256 * 1024  # larger texts live in a blob; the line keeps their beginning
-PREVIEW_CHARS = 2000
 REMEMBERED_KEYS = 1000
 
 R = TypeVar("R", bound=Record)
 Durability = Literal["os", "turn", "message"]
+Order = Literal["created", "duration", "tokens", "calls", "messages", "size"]
 
 # the name of each list, and the field that numbers it
 LISTS: dict[type[Record], tuple[str, str]] = {
@@ -114,6 +111,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     created_from: str | None = None
     created_to: str | None = None
     completed_from: str | None = None
+    kept: bool | None = None
+    order: Order = "created"  # the newest, the longest, the largest first
     limit: int | None = None
     offset: int = 0
 
@@ -184,6 +183,10 @@ class Store(ABC):
         else:
             log.warning("[uuid:%s] %s", problem.uuid[:8], problem)
 
+    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+        """What the rows add up to, group by group; a store that can sum does it itself."""
+        return summed(self.find(query), by)
+
     def row(self, uuid: str) -> TaskRow:
         """The row of one task."""
         found = next((row for row in self.find(Query(uuid=uuid)) if row.uuid == uuid), None)
@@ -212,6 +215,7 @@ class Lease(ABC):
         self.lock = threading.RLock()
         self.newest: Record | None = None  # what was appended last, as it is stored
         self._keys: OrderedDict[str, int] | None = None
+        self._more: dict[str, int] = {}  # what was appended and not yet counted in the row
 
     # what each store does in its own way
 
@@ -242,8 +246,24 @@ class Lease(ABC):
     # what is the same for all of them
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
-        """Change the row: `add` increments counters, the rest is set. A new status moves the task."""
-        return self.change(*checked_changes(changes, add or {}, self.store.options.known))
+        """Change the row: `add` increments counters, the rest is set. A new status moves the task.
+
+        What was appended since is counted in the same step.
+        """
+        more, self._more = self._more, {}
+        given = add or {}
+        counts = {name: given.get(name, 0) + more.get(name, 0) for name in given | more if name not in changes}
+        try:
+            return self.change(
+                *checked_changes({"message_count": self.last(Message)} | changes, counts, self.store.options.known)
+            )
+        except BaseException:
+            self._count(**more)
+            raise
+
+    def _count(self, **more: int) -> None:
+        for name, number in more.items():
+            self._more[name] = self._more.get(name, 0) + number
 
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
@@ -272,6 +292,10 @@ class Lease(ABC):
                 self._keys = None  # it may be there all the same (an I/O error, Ctrl-C): the next key looks again
                 raise
             self.newest = record
+            self._count(size_bytes=len(line))
+            if isinstance(record, Summary):
+                tokens = {"summarised_tokens": record.original_tokens, "summary_tokens": record.summary_tokens}
+                self._count(summary_count=1, **tokens)
             return number
 
     def _stamp(self, record: Record, field: str) -> Record:
@@ -285,42 +309,12 @@ class Lease(ABC):
             stamps["timestamp"] = codec.now()
         if isinstance(record, Message):
             stamps |= {} if record.tokens else {"tokens": self.counter.message(record)}
-            stamps |= self._spill(record)
+            stamps |= spilled(record, self._keep)
         return msgspec.structs.replace(record, **stamps) if stamps else record
 
-    def _spill(self, message: Message) -> dict[str, Any]:
-        """Move pictures and long texts to blobs; what stays in the line is a beginning that can be read."""
-        changed: dict[str, Any] = {}
-        if isinstance(message.content, list):
-            parts = [self._spill_part(part) for part in message.content]
-            changed |= {"content": parts} if parts != message.content else {}
-        elif len(message.content) > SPILL_BYTES // 4 and message.blob is None:
-            data = message.content.encode()
-            if len(data) > SPILL_BYTES:
-                changed |= {"blob": self.put(data), "content": message.content[:PREVIEW_CHARS]}
-        if any(len(call.arguments) > SPILL_BYTES // 4 for call in message.tool_calls):
-            changed["tool_calls"] = [self._spill_call(call) for call in message.tool_calls]
-        return changed
-
-    def _spill_part(self, part: Part) -> Part:
-        if part.blob is not None:
-            return part
-        if part.data is not None:
-            try:
-                blob = self.put(base64.b64decode(part.data, validate=True))
-            except binascii.Error:
-                return part  # not base64: kept as it came
-            return msgspec.structs.replace(part, data=None, blob=blob)
-        data = (part.text or "").encode() if len(part.text or "") > SPILL_BYTES // 4 else b""
-        if len(data) <= SPILL_BYTES:
-            return part
-        return msgspec.structs.replace(part, blob=self.put(data), text=(part.text or "")[:PREVIEW_CHARS])
-
-    def _spill_call(self, call: Call) -> Call:
-        data = call.arguments.encode()
-        if len(data) <= SPILL_BYTES or call.blob is not None:
-            return call
-        return msgspec.structs.replace(call, blob=self.put(data), arguments=call.arguments[:PREVIEW_CHARS])
+    def _keep(self, data: bytes) -> Blob:
+        self._count(size_bytes=len(data))
+        return self.put(data)
 
     def number_of(self, key: str) -> int | None:
         """The message that was stored with a key, if it is among the newest; a store that can look further does."""

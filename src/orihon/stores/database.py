@@ -27,12 +27,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
+from orihon.stores import sums
 from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_foreign
 
 log = logging.getLogger("orihon")
 
-SCHEMA_VERSION = 2
-ADDED = {"handoff": "TEXT"}  # columns of `tasks` that a file of schema 1 lacks
+SCHEMA_VERSION = 3
+_COUNT = "INTEGER NOT NULL DEFAULT 0"
+ADDED = {  # columns of `tasks` that a file of schema 1 or 2 lacks
+    "handoff": "TEXT",
+    "message_count": _COUNT,
+    "size_bytes": _COUNT,
+    "packed_bytes": "INTEGER",
+    "summary_count": _COUNT,
+    "summary_failures": _COUNT,
+    "summarised_tokens": _COUNT,
+    "summary_tokens": _COUNT,
+}
 BUSY_SECONDS = 30
 TRIES = 3
 PAGE_BYTES = 2048  # with messages of 3.7 kB it wastes 3 % less than 4096 and is no slower
@@ -95,15 +106,18 @@ class Database:
         if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
             with self.transaction() as connection:  # whoever makes the same file at the same moment comes after
                 self._refuse_another_programs_file()
+                if self._has_tasks():
+                    self._add_columns()  # before the indexes that name them
                 for name in self.schema:
                     for statement in sql(name).split(";\n"):
                         connection.execute(statement)
-                self._add_columns()
+                for statement in sums.schema():
+                    connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _add_columns(self) -> None:
         there = {name for _, name, *_ in self.all("PRAGMA table_info(tasks)")}
-        for name in ADDED.keys() - there:
+        for name in (name for name in ADDED if name not in there):
             self.connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {ADDED[name]}")
 
     def _refuse_another_programs_file(self) -> None:

@@ -40,6 +40,7 @@ from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.making import PLACES, TRASH, clear_up, forget, remove
 from orihon.stores.recovery import reconcile
 from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last, whole_size
+from orihon.stores.totals import By, Totals
 
 KINDS = {name: kind for kind, (name, _) in LISTS.items()}
 
@@ -81,6 +82,9 @@ class JsonlStore(Store):
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
         return rows.find(self.database, query or Query())
+
+    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+        return rows.totals(self.database, query, by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
         directory = self.open_task(uuid)

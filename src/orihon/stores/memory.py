@@ -16,9 +16,10 @@ import msgspec
 from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
-from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
+from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store, first_row
 from orihon.stores.checks import checked_task
 from orihon.stores.identity import me
+from orihon.stores.totals import seconds_of
 
 
 class _Task:
@@ -59,7 +60,7 @@ class MemoryStore(Store):
         query = query or Query()
         with self.guard:
             rows = [task.row for task in self.tasks.values() if _matches(task.row, query)]
-        rows.sort(key=lambda row: (row.created_at, row.uuid), reverse=True)
+        rows.sort(key=lambda row: (_rank(row, query.order), row.created_at, row.uuid), reverse=True)
         yield from rows[query.offset :][: query.limit]
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
@@ -135,6 +136,20 @@ class MemoryLease(Lease):
             raise LeaseLost
 
 
+def _rank(row: TaskRow, order: Order) -> float:
+    """What a row is compared by before its time; one that did not end took no time yet."""
+    if order == "duration":
+        seconds = seconds_of(row)
+        return -1 if seconds is None else seconds
+    sizes = {
+        "tokens": row.total_tokens,
+        "calls": row.llm_call_count,
+        "messages": row.message_count,
+        "size": row.size_bytes,
+    }
+    return sizes.get(order, 0)
+
+
 def _matches(row: TaskRow, query: Query) -> bool:
     return (
         (query.uuid is None or row.uuid.startswith(query.uuid))
@@ -145,4 +160,5 @@ def _matches(row: TaskRow, query: Query) -> bool:
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at <= query.created_to)
         and (query.completed_from is None or (row.completed_at or "") >= query.completed_from)
+        and (query.kept is None or row.kept == query.kept)
     )

@@ -10,11 +10,22 @@ from typing import Any
 import msgspec
 
 from orihon.records import TaskRow
+from orihon.stores import sums
 from orihon.stores.base import Query
 from orihon.stores.database import Database
+from orihon.stores.totals import By, Totals
 
 PAGE = 500
-
+DAY_BEGINS, DAY_ENDS = "T00:00:00.000000Z", "T23:59:59.999999Z"
+FIRST_DAY, LAST_DAY = f"0000-01-01{DAY_BEGINS}", f"9999-12-31{DAY_ENDS}"
+SECONDS = "(julianday(completed_at) - julianday(started_at)) * 86400"
+ORDERS = {
+    "duration": SECONDS,
+    "tokens": "total_tokens",
+    "calls": "llm_call_count",
+    "messages": "message_count",
+    "size": "size_bytes",
+}
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
 
 
@@ -22,7 +33,10 @@ def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
     """Put a row there, or in place of the one with its uuid."""
     marks = ", ".join("?" * len(COLUMNS))
     values = [getattr(row, name) for name in COLUMNS]
-    connection.execute(f"INSERT OR REPLACE INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks})", values)  # noqa: S608
+    changes = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)
+    # not INSERT OR REPLACE, which removes a row without telling the triggers
+    statement = f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks}) ON CONFLICT (uuid) DO UPDATE SET {changes}"  # noqa: S608
+    connection.execute(statement, values)
 
 
 def update(
@@ -50,7 +64,59 @@ def get(connection: sqlite3.Connection, uuid: str) -> TaskRow:
 
 
 def find(database: Database, query: Query) -> Iterator[TaskRow]:
-    """Rows, the newest first, fetched page by page so that no reader holds the file for long."""
+    """Rows in their order, fetched page by page so that no reader holds the file for long."""
+    return _newest(database, query) if query.order == "created" else _largest(database, query)
+
+
+def totals(database: Database, query: Query, by: By) -> dict[str, Totals]:
+    """What the rows add up to; from the sums that are kept, if the query asks for whole days."""
+    days = _days(query)
+    names = ", ".join(f"SUM({name})" for name in sums.FIGURES)
+    if days is not None:
+        conditions, values = _conditions(Query(user=query.user, status=query.status))
+        conditions += ["day >= ?", "day <= ?", "tasks > 0"]
+        where = f"WHERE {' AND '.join(conditions)}"
+        statement = f"SELECT {by}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
+        return _totals(database.all(statement, *values, *days))
+    conditions, values = _conditions(query)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    figures = ", ".join(f"SUM({figure.format(row='tasks')})" for figure in sums.FIGURES.values())
+    group = sums.GROUPS[by].format(row="tasks")
+    return _totals(database.all(f"SELECT {group}, {figures} FROM tasks {where} GROUP BY 1", *values))  # noqa: S608
+
+
+def _days(query: Query) -> tuple[str, str] | None:
+    """The first and the last day, if there is nothing else to the query than whole days, user and status."""
+    asked = Query(user=query.user, status=query.status, created_from=query.created_from, created_to=query.created_to)
+    first, last = query.created_from or FIRST_DAY, query.created_to or LAST_DAY
+    plain = msgspec.structs.replace(query, order="created", limit=None, offset=0) == asked
+    return (first[:10], last[:10]) if plain and first.endswith(DAY_BEGINS) and last.endswith(DAY_ENDS) else None
+
+
+def _totals(found: list[tuple[Any, ...]]) -> dict[str, Totals]:
+    made = {}
+    for group, *figures in found:
+        fields = dict(zip(sums.FIGURES, figures, strict=True))
+        made[str(group)] = Totals(seconds=fields.pop("milliseconds") / 1000, **fields)
+    return made
+
+
+def _largest(database: Database, query: Query) -> Iterator[TaskRow]:
+    """Chosen from one index, which has all that is compared, and only then read."""
+    conditions, values = _conditions(query, index="+")
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = f"ORDER BY {ORDERS[query.order]} DESC, created_at DESC, uuid DESC"
+    chosen = f"SELECT uuid FROM tasks {where} {order} LIMIT ? OFFSET ?"  # noqa: S608
+    end = sys.maxsize if query.limit is None else query.offset + query.limit
+    for offset in range(query.offset, end, PAGE):
+        statement = f"SELECT {', '.join(COLUMNS)} FROM tasks WHERE uuid IN ({chosen}) {order}"  # noqa: S608
+        found = database.all(statement, *values, min(PAGE, end - offset), offset)
+        yield from map(row_of, found)
+        if len(found) < PAGE:
+            return
+
+
+def _newest(database: Database, query: Query) -> Iterator[TaskRow]:
     conditions, values = _conditions(query)
     left = query.limit if query.limit is not None else sys.maxsize
     offset = query.offset
@@ -78,18 +144,20 @@ def row_of(values: tuple[Any, ...]) -> TaskRow:
     return msgspec.convert({name: value for name, value in fields.items() if value is not None}, TaskRow, strict=False)
 
 
-def _conditions(query: Query) -> tuple[list[str], list[Any]]:
+def _conditions(query: Query, *, index: str = "") -> tuple[list[str], list[Any]]:
+    """What must hold; a "+" keeps SQLite from taking the index of a column that most rows share."""
     conditions: list[str] = []
     values: list[Any] = []
     for condition, value in (
         ("uuid >= ? AND uuid < ?", None if query.uuid is None else (query.uuid, query.uuid + "\U0010ffff")),
-        ("user = ?", query.user),
+        (f"{index}user = ?", query.user),
         ("task_key = ?", query.key),
         ("linked_key = ?", query.linked),
         ("created_at >= ?", query.created_from),
         ("created_at <= ?", query.created_to),
         ("completed_at >= ?", query.completed_from),
-        (f"status IN ({', '.join('?' * len(query.status))})", query.status or None),
+        ("kept = ?", query.kept),
+        (f"{index}status IN ({', '.join('?' * len(query.status))})", query.status or None),
     ):
         if value is not None:
             conditions.append(condition)

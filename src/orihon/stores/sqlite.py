@@ -29,6 +29,7 @@ from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
 from orihon.stores.checks import checked, checked_task
 from orihon.stores.database import Database
 from orihon.stores.identity import Owner, is_alive, me
+from orihon.stores.totals import By, Totals
 
 # where each list lives, and the column that numbers it
 TABLES = {name: ("tool_calls" if name == "tools" else name, field or "id") for name, field in LISTS.values()}
@@ -92,6 +93,9 @@ class SqliteStore(Store):
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
         return rows.find(self.reader, query or Query())
+
+    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+        return rows.totals(self.reader, query, by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
         table, number = TABLES[name]

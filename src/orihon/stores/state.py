@@ -29,7 +29,8 @@ _FIELDS = (
     *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
     *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
     *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "handoff", "fence", "process_id"),
-    "hostname",
+    *("hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
+    *("summarised_tokens", "summary_tokens"),
 )
 
 

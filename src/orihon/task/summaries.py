@@ -142,12 +142,19 @@ def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | 
         writer.log.warning("The summariser failed: %s", problem)
     text = _HANDLE.sub("", outcome.text)
     return Outcome(
-        text, writer.history.counter.text(text), outcome.original_tokens, outcome.calls, by_model=outcome.by_model
+        text,
+        writer.history.counter.text(text),
+        outcome.original_tokens,
+        outcome.calls,
+        by_model=outcome.by_model,
+        problems=outcome.problems,
     )
 
 
 def _store(writer: Writer, outcome: Outcome, ranges: Ranges, kind: SummaryKind) -> int:
     ratio = outcome.tokens / outcome.original_tokens if outcome.original_tokens else 1.0
+    if outcome.problems and not outcome.by_model:
+        writer.update(add={"summary_failures": 1})
     return writer.append(
         Summary(
             id=0,

@@ -23,7 +23,9 @@ import pytest
 
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
 from orihon.records import Call, Message, Metadata, Part, ToolCall
-from orihon.stores.base import LISTS, SPILL_BYTES, Lease, Options, Problem, Query, Store
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
+from orihon.stores.spill import SPILL_BYTES
+from orihon.stores.totals import Totals
 from orihon.testing.machine import play
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
@@ -251,6 +253,42 @@ class StoreContract:
         assert found(completed_from="2024-01-01") == [0]
         assert found(completed_from="2024-02-01") == []
         assert found(user="x' OR '1'='1") == []
+
+    def test_orders(self, store: Store) -> None:
+        """The longest, the most expensive first; those of one rank, or without one, the newest first."""
+        tasks = [a_task(number + 1) for number in range(4)]
+        for place, (task, tokens) in enumerate(zip(tasks, (5, 9, 5, 0), strict=True)):
+            with store.lease(task.uuid, create=task) as lease:
+                ended = {"completed_at": f"2024-01-15T00:0{4 - place}:00.000000Z"} if place < 3 else {}
+                lease.update(add={"total_tokens": tokens}, started_at="2024-01-15T00:00:00.000000Z", **ended)
+
+        def found(**conditions: Any) -> list[int]:
+            return [[task.uuid for task in tasks].index(row.uuid) for row in store.find(Query(**conditions))]
+
+        assert found(order="tokens") == [1, 2, 0, 3]
+        assert found(order="tokens", limit=2, offset=1) == [2, 0]
+        assert found(order="duration") == [0, 1, 2, 3]
+        assert found(order="calls", kept=False) == [3, 2, 1, 0]
+        assert found(kept=True) == []
+
+    def test_what_is_appended_is_counted(self, store: Store, lease: Lease) -> None:
+        """Messages, bytes and summaries are in the row after its next change, and in the totals of all rows."""
+        for record in one_of_each():
+            lease.append(record)
+        lease.append(a_message("x" * (SPILL_BYTES + 1)))
+        row = lease.update(activity="processing", started_at="2024-01-15T00:00:00.000000Z")
+        assert lease.update(activity="", completed_at="2024-01-15T00:01:30.000000Z").size_bytes == row.size_bytes
+        assert (row.message_count, row.summary_count, row.summarised_tokens, row.summary_tokens) == (2, 1, 9, 3)
+        assert SPILL_BYTES < row.size_bytes < SPILL_BYTES + 5000
+        other = a_task(2, user="bob")
+        store.lease(other.uuid, create=other).close()
+        totals = store.totals(Query(), "user")
+        assert {user: sums.tasks for user, sums in totals.items()} == {"alice": 1, "bob": 1}
+        alice = totals["alice"]
+        assert (alice.messages, alice.size_bytes, alice.packed_bytes) == (2, row.size_bytes, row.size_bytes)
+        assert (alice.timed, round(alice.seconds, 3), alice.summaries) == (1, 90, 1)
+        assert store.totals(Query(user="bob"), "status") == {"running": Totals(tasks=1)}
+        assert sum(sums.tasks for sums in store.totals(Query(), "day").values()) == 2
 
     # leases
 

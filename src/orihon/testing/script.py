@@ -22,7 +22,8 @@ from orihon.errors import NotFound, NotWritten, OrihonError, OutcomeUnknown, Sto
 from orihon.keys import TaskKey
 from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores import open_store
-from orihon.stores.base import FORMAT, LISTS, SPILL_BYTES, Lease, Options, Store
+from orihon.stores.base import FORMAT, LISTS, Lease, Options, Store
+from orihon.stores.spill import SPILL_BYTES
 
 STORES = ("jsonl", "sqlite")  # those that outlive a process
 KINDS: tuple[type[Record], ...] = (Message, Summary, ToolCall, Event, PlanEntry)

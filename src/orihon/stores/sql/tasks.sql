@@ -38,7 +38,14 @@ CREATE TABLE IF NOT EXISTS tasks (
     handoff TEXT,
     fence INTEGER NOT NULL DEFAULT 0,
     lease_owner TEXT,
-    heartbeat_at TEXT
+    heartbeat_at TEXT,
+    message_count INTEGER NOT NULL DEFAULT 0,
+    size_bytes INTEGER NOT NULL DEFAULT 0,
+    packed_bytes INTEGER,
+    summary_count INTEGER NOT NULL DEFAULT 0,
+    summary_failures INTEGER NOT NULL DEFAULT 0,
+    summarised_tokens INTEGER NOT NULL DEFAULT 0,
+    summary_tokens INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS idx_tasks_status ON tasks(status);
 CREATE INDEX IF NOT EXISTS idx_tasks_created_at ON tasks(created_at);
@@ -48,3 +55,8 @@ CREATE INDEX IF NOT EXISTS idx_tasks_status_page ON tasks(status, created_at DES
 CREATE INDEX IF NOT EXISTS idx_tasks_user_page ON tasks(user, created_at DESC, uuid DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_key ON tasks(task_key, completed_at DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_linked ON tasks(linked_key, completed_at DESC);
+-- all that tasks are sorted by, so that the largest are found without reading the summaries of all
+CREATE INDEX IF NOT EXISTS idx_tasks_figures ON tasks(
+    created_at, status, user, started_at, completed_at, total_tokens, llm_call_count, message_count, size_bytes, kept,
+    uuid
+);
