@@ -106,8 +106,6 @@ def _entries(value: object) -> object:
 
 def _content(where: str, *, must_exist: bool) -> object:
     """What the file says; None if it says nothing or need not exist."""
-    from orihon import yamlfile  # noqa: PLC0415 - importing this module must not cost the import of PyYAML
-
     if "\0" not in where and Path(where).is_fifo():  # opening it would wait for somebody to write
         raise SettingsError(f"{where}: this is a pipe, not a file.", where=where)
     try:
@@ -122,6 +120,8 @@ def _content(where: str, *, must_exist: bool) -> object:
         raise SettingsError(f"{where}: the file cannot be read ({reason}).", where=where) from error
     if len(content) > MAX_BYTES:
         raise SettingsError(f"{where}: the file is larger than {MAX_BYTES} bytes.", where=where)
+    from orihon import yamlfile  # noqa: PLC0415 - who has no file need not pay for the import of PyYAML
+
     try:
         return yamlfile.parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
