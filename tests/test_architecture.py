@@ -40,7 +40,7 @@ FLOORS = [
     ["records"],
     ["secrets"],
     ["keys"],
-    ["errors"],
+    ["errors", "terminal"],
     ["__init__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -24,8 +24,11 @@ COMMANDS = {
     "doctor": "look whether all is well with a store, and repair it",
     "enqueue": "put a task into the queue",
     "inherit": "show what a new task would take over from an earlier one",
+    "ls": "list tasks",
     "pause": "ask one task, or all, to pause",
     "run": "work on a text, a file or an issue until it is done",
+    "show": "show a task: status, figures, messages, summaries, window",
+    "stats": "count tasks, disk, tokens and time",
     "unpause": "let paused tasks go on",
     "worker": "take tasks out of the queue, one process each",
 }

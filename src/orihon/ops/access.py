@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -27,7 +27,10 @@ from orihon.records import TaskRow
 from orihon.settings import Settings
 from orihon.stores import open_store, options_of
 from orihon.stores.base import Query, Store
-from orihon.task.reader import Reader
+from orihon.stores.totals import By, Totals
+
+if TYPE_CHECKING:
+    from orihon.task.reader import Reader
 
 USER = "ORIHON_USER"
 TOKEN = "ORIHON_TOKEN"  # noqa: S105 - the name of the variable
@@ -87,6 +90,14 @@ class Desk:
             return iter(())
         return self.store.find(msgspec.structs.replace(query, user=self.who.user))
 
+    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+        """What the rows that he may see add up to."""
+        if self.who.admin:
+            return self.store.totals(query, by)
+        if query.user not in {None, self.who.user}:
+            return {}
+        return self.store.totals(msgspec.structs.replace(query, user=self.who.user), by)
+
     def row(self, uuid: str) -> TaskRow:
         """One row, by its id or by a beginning of it that fits no other that he may see."""
         if not uuid:
@@ -101,6 +112,8 @@ class Desk:
 
     def reader(self, uuid: str) -> Reader:
         """A task to look at; that it was looked at is written down."""
+        from orihon.task.reader import Reader  # noqa: PLC0415 - who only lists or counts need not load it
+
         row = self.row(uuid)
         self.looked("task", uuid=row.uuid)
         return Reader(self.store, row)
@@ -124,6 +137,12 @@ class Desk:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def asked(query: Query) -> dict[str, Any]:
+    """What a query asks for, for the audit."""
+    plain = Query()
+    return {name: value for name in query.__struct_fields__ if (value := getattr(query, name)) != getattr(plain, name)}
 
 
 def opened_desk(settings: Settings, url: str | Path | None = None, *, through: str) -> Desk:

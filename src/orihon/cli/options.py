@@ -1,0 +1,49 @@
+"""Options that several commands share, so that they have one name and one meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import click
+
+from orihon.cli.people import first_moment, last_moment
+from orihon.keys import TaskKey
+from orihon.records import Status
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+store_option = click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
+language_option = click.option(
+    "--lang", type=click.Choice(["ja", "en"]), help="Language of durations instead of that of LC_ALL, LANG."
+)
+
+
+def json_option(what: str) -> Callable[[F], F]:
+    """`--json`, and what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+def filter_options(command: F) -> F:
+    """Which tasks."""
+    for option in reversed(
+        (
+            click.option("--user", help="Only tasks of this user."),
+            click.option(
+                "--status", multiple=True, type=click.Choice(get_args(Status)), help="Only these. Repeatable."
+            ),
+            click.option(
+                "--from", "created_from", metavar="DATE", callback=first_moment, help="Made on this day or later."
+            ),
+            click.option(
+                "--to", "created_to", metavar="DATE", callback=last_moment, help="Made on this day or earlier."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def canonical(key: str | None) -> str | None:
+    """A task key as it is stored."""
+    return None if key is None else str(TaskKey.parse(key))

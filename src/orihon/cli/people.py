@@ -1,0 +1,72 @@
+"""Dates and durations for people, in their language and at their clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import click
+
+Language = Literal["ja", "en"]
+UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
+SIZES = (86_400, 3_600, 60, 1)
+NONE = "-"
+
+
+def language(chosen: str | None, environ: Mapping[str, str] | None = None) -> Language:
+    """What was asked for, else what the environment says, by the first variable that is set."""
+    environ = os.environ if environ is None else environ
+    names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    said = chosen or next(filter(None, names), "")
+    return "ja" if said.startswith("ja") else "en"
+
+
+def duration(seconds: float | None, lang: Language) -> str:
+    """`15分23秒`, `15m 23s`: the two largest units."""
+    if seconds is None:
+        return NONE
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for size, unit in zip(SIZES, UNITS[lang], strict=True):
+        count, left = divmod(left, size)
+        if count or parts or size == 1:
+            parts.append(f"{count}{unit}")
+    return ("" if lang == "ja" else " ").join(parts[:2])
+
+
+def moment(stored: str | None, *, seconds: bool = True) -> str:
+    """A stored time at the clock of this machine: `2024-01-15 10:30:00`."""
+    try:
+        local = datetime.fromisoformat(stored or "").astimezone()
+    except ValueError:
+        return stored or NONE
+    return local.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def first_moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """`2024-01-31`, or a moment of that day, at the clock of this machine, as the stores write times."""
+    return None if value is None else _stored(_parsed(value))
+
+
+def last_moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """The same, but a day means its last moment."""
+    if value is None:
+        return None
+    whole_day = len(value) <= len("2024-01-31")
+    return _stored(_parsed(value) + (timedelta(days=1, microseconds=-1) if whole_day else timedelta()))
+
+
+def _parsed(value: str) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!a} is not a date such as 2024-01-31 or 2024-01-31T10:30.") from None
+
+
+def _stored(moment: datetime) -> str:
+    try:
+        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError):
+        raise click.BadParameter("The date is out of range.") from None

@@ -1,0 +1,50 @@
+"""What tasks take on the disk now, measured file by file; for a store of files only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from orihon.errors import NotFound, UsageError
+from orihon.ops.access import Desk
+from orihon.ops.tally import Tally
+from orihon.stores.base import Query
+from orihon.stores.jsonl import JsonlStore
+from orihon.task.lifecycle import ENDED
+
+BLOCK_BYTES = 512  # in which stat counts
+
+
+class Disk(msgspec.Struct):
+    """The disk of tasks that have not ended, and of those that have."""
+
+    active_bytes: int = 0
+    ended_bytes: int = 0
+
+
+def measured(desk: Desk, query: Query, *, tell: Callable[[Tally], None] | None = None) -> Disk:
+    """Walk the directories of the tasks that a query asks for."""
+    store = desk.store
+    if not isinstance(store, JsonlStore):
+        raise UsageError("Only tasks in plain files have a disk size of their own.", hint="Leave out --disk.")
+    disk, tally = Disk(), Tally(tell=tell)
+    for row in desk.rows(query):
+        with suppress(NotFound, FileNotFoundError):  # it was deleted, or moved, a moment ago
+            size = sum(_sizes(os.fspath(store.path_of(row.uuid))))
+            name = "ended_bytes" if row.status in ENDED else "active_bytes"
+            setattr(disk, name, getattr(disk, name) + size)
+            tally.add(tasks=1, size_bytes=size)
+    return disk
+
+
+def _sizes(path: str) -> Iterator[int]:
+    yield os.lstat(path).st_blocks * BLOCK_BYTES
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sizes(entry.path)
+            else:
+                yield entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
