@@ -20,8 +20,8 @@ MAX_FUNCTION_LINES = 80
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
 FLOORS = [
-    ["__main__"],
-    ["cli", "web", "adapters", "tools"],
+    ["__main__", "tools"],
+    ["cli", "web", "adapters"],
     ["ops", "conversation"],
     ["agent"],
     ["planning"],

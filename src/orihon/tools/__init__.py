@@ -1,0 +1,1 @@
+"""The two command names of the seeds, kept as aliases: `context_viewer` and `context_stats`."""
