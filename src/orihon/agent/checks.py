@@ -46,6 +46,21 @@ def asked_to_pause(settings: PauseResume, uuid: str) -> Path | None:
     return next((path for path in signal_files(settings, uuid) if path.exists()), None)
 
 
+def stop_file(settings: PauseResume, uuid: str) -> Path:
+    """The file that asks a task to stop; it goes when the task has stopped."""
+    return Path(settings.signal_file).with_name(f"stop_signal.{uuid}")
+
+
+def stop_file_check(settings: PauseResume) -> Callable[[Task], None]:
+    """Stop when the file asks for it."""
+
+    def check(task: Task) -> None:
+        if settings.enabled and stop_file(settings, task.uuid).exists():
+            raise StopAsked("by the user")
+
+    return check
+
+
 def pause_check(settings: PauseResume, reason: str = "") -> Callable[[Task], None]:
     """Pause as long as a file asks for it."""
     turns = _every(settings.check_interval)

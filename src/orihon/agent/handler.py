@@ -14,7 +14,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orihon.agent.checks import ASSIGNED, COMMENTS, comment_check, pause_check, stop_check
+from orihon.agent.checks import (
+    ASSIGNED,
+    COMMENTS,
+    comment_check,
+    pause_check,
+    stop_check,
+    stop_file,
+    stop_file_check,
+)
 from orihon.agent.loop import Limits, Loop, Model, PauseAsked, Step, StopAsked, Watch
 from orihon.agent.prompts import prompt
 from orihon.agent.reporting import Reporting
@@ -128,6 +136,7 @@ class TaskHandler:
                 task.pause(str(error))
             case StopAsked():
                 task.stop(str(error))
+                stop_file(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
             case LimitReached():
                 task.fail(error.message, reason=f"limit: {error.limit}")
             case ContextError() | RunError() if error.retryable:
@@ -171,7 +180,8 @@ class TaskHandler:
 
     def _checks(self) -> list[Callable[[Task], None]]:
         settings = self.engine.settings
-        checks = [*self.checks, pause_check(settings.pause_resume, self.paused_by_file)]
+        checks = [*self.checks, stop_file_check(settings.pause_resume)]
+        checks.append(pause_check(settings.pause_resume, self.paused_by_file))
         if self.source is not None:
             checks += [stop_check(self.source, settings.task_stop), comment_check(self.source)]
         return checks

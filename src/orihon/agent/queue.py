@@ -142,6 +142,21 @@ def claim(engine: Orihon, uuid: str, **options: Any) -> Task | None:
     return task
 
 
+def stop(engine: Orihon, uuid: str, reason: str) -> TaskRow | None:
+    """End a task that nobody works on; None when somebody does."""
+    try:
+        with engine.store.lease(uuid) as lease:
+            task = engine.taken(lease)
+            ending = ending_of(task.history.view.state.notes)
+            if task.row.status == "running" and ending is not None:
+                task.finish(ending)  # it was about to, when its process died
+            else:
+                task.drop(reason)
+            return task.row
+    except LeaseHeld:
+        return None
+
+
 def give_back(task: Task, before: TaskRow) -> None:
     """Put a task back into the queue, as it was."""
     task.update(status=before.status, reason=before.reason, activity="")

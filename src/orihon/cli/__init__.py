@@ -17,6 +17,7 @@ import click
 from orihon.errors import OrihonError
 
 COMMANDS = {
+    "audit": "show who looked at what",
     "chat": "talk with a model, in conversations that are kept",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
@@ -26,9 +27,12 @@ COMMANDS = {
     "inherit": "show what a new task would take over from an earlier one",
     "ls": "list tasks",
     "pause": "ask one task, or all, to pause",
+    "resume": "go on with a task that was paused or interrupted",
     "run": "work on a text, a file or an issue until it is done",
     "show": "show a task: status, figures, messages, summaries, window",
+    "similar": "find tasks like this one",
     "stats": "count tasks, disk, tokens and time",
+    "stop": "end a task that is not wanted any more",
     "unpause": "let paused tasks go on",
     "worker": "take tasks out of the queue, one process each",
 }

@@ -8,6 +8,7 @@ import msgspec
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import Conflict, UsageError
+from orihon.ops.access import require_admin
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
 from orihon.ops.doctor import require
@@ -38,10 +39,12 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy sqlite:///contexts.db logs/again --task 0f8fad5b --task 7c9e6679
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
+    settings = load()
+    require_admin(settings, "copy a store")
     require(source)
     if target == "memory:":
         raise UsageError("A copy in memory ends with this command.", hint="Copy to a directory or to sqlite:///FILE.")
-    options = options_of(load())
+    options = options_of(settings)
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 
         def tell(tally: Tally) -> None:

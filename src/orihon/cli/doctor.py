@@ -9,6 +9,7 @@ import msgspec
 
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
+from orihon.ops.access import require_admin
 from orihon.ops.doctor import Finding, Tally, examine
 
 PROBLEMS = 1
@@ -33,13 +34,15 @@ def doctor(context: click.Context, store: str | None, *, fix: bool, rebuild: boo
     orihon doctor --store sqlite:///old.db   another store
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
+    settings = load()
+    require_admin(settings, "look at all of a store")
     counts: Counter[str] = Counter()
     with Progress() as progress:
 
         def tell(tally: Tally) -> None:
             progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records, {amount(tally.size_bytes)}")
 
-        for finding in examine(store or load().store_url, fix=fix, rebuild=rebuild, tell=tell):
+        for finding in examine(store or settings.store_url, fix=fix, rebuild=rebuild, tell=tell):
             progress.clear()
             counts[finding.level] += 1
             counts["fixable"] += finding.level == "problem" and finding.fixable

@@ -12,6 +12,7 @@ from orihon.cli.jobs import job, job_options
 from orihon.cli.worker import shared
 from orihon.config import load
 from orihon.engine import open_engine
+from orihon.ops.access import user_of
 
 
 @click.command()
@@ -32,7 +33,7 @@ def enqueue(what: str, *, priority: int, **options: Any) -> None:
     with open_engine(shared(options["store"], settings), settings=settings) as engine:
         for target in targets_of(what, settings):
             made = job(options, request=target.request, file=target.file, approve="edits")
-            user = options["user"]
+            user = user_of(settings, options["user"])
             source = opened_source(target.key, made, settings)
             if source is not None:
                 try:

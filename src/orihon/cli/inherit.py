@@ -12,10 +12,10 @@ from orihon.config import load
 from orihon.context.language import language_of
 from orihon.handoff import Handoff, Previous, Search, Skipped, cap, from_search, search
 from orihon.keys import TaskKey
-from orihon.ops.doctor import require
+from orihon.ops.access import Desk, opened_desk
 from orihon.records import Message
-from orihon.settings import Settings
-from orihon.stores import open_store, options_of
+from orihon.settings import ContextInheritance, Settings
+from orihon.stores.base import Query
 from orihon.tokens import counter
 
 Language = Literal["ja", "en"]
@@ -45,13 +45,15 @@ def inherit(
     settings = load()
     length = context_length or settings.llm.chosen.context_length
     task_key = TaskKey.parse(key)
-    require(url or settings.store_url)
-    with open_store(url or settings.store_url, options_of(settings)) as store:
-        found = search(store, task_key, settings=settings.context_inheritance, user=user, now=now())
+    with opened_desk(settings, url, through="inherit") as desk:
+        inheriting, user = _allowed(desk, settings, user)
+        found = search(desk.store, task_key, settings=inheriting, user=user, now=now())
+        found = msgspec.structs.replace(found, skipped=tuple(one for one in found.skipped if _may_know(desk, one)))
+        desk.looked("inheritance", key=str(task_key))
         made = from_search(
-            store,
+            desk.store,
             found,
-            settings=settings.context_inheritance,
+            settings=inheriting,
             counter=counter(settings.window.tokens),
             context_length=length,
             language=_language(settings, found.previous),
@@ -62,6 +64,17 @@ def inherit(
         )
     else:
         _print(task_key, found, made, settings)
+
+
+def _allowed(desk: Desk, settings: Settings, user: str | None) -> tuple[ContextInheritance, str | None]:
+    """What a user asks about is what he himself left behind, whoever else's a run may go on from."""
+    if desk.who.admin:
+        return settings.context_inheritance, user
+    return msgspec.structs.replace(settings.context_inheritance, across_users=False), desk.who.user
+
+
+def _may_know(desk: Desk, skipped: Skipped) -> bool:
+    return desk.who.admin or any(True for _ in desk.rows(Query(uuid=skipped.uuid, limit=1)))
 
 
 def _language(settings: Settings, previous: Previous | None) -> Language:

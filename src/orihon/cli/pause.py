@@ -9,8 +9,8 @@ import click
 
 from orihon.agent.checks import signal_files
 from orihon.config import load
-from orihon.engine import open_engine
 from orihon.errors import SettingsError, UsageError
+from orihon.ops.access import opened_desk, require_admin
 
 
 @click.command()
@@ -27,17 +27,19 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None
     orihon pause 550e8400
     orihon pause --all
     """
-    for path in files(uuids, store, everybody=everybody):
+    for path in files(uuids, store, everybody=everybody, through="pause"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may stand in a store
         path.touch(mode=0o600)
         click.echo(str(path))
 
 
-def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> Iterator[Path]:
+def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through: str) -> Iterator[Path]:
     """The files that ask for it."""
     if bool(uuids) == everybody:
         raise UsageError("Say which tasks.", hint="Give ids, or --all.")
     settings = load()
+    if everybody:
+        require_admin(settings, "pause the tasks of all")
     if not settings.pause_resume.enabled:
         raise SettingsError(
             "`pause_resume.enabled` is off, so no task looks for the file.", path="pause_resume.enabled"
@@ -45,6 +47,8 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> Iter
     if everybody:
         yield Path(settings.pause_resume.signal_file)
         return
-    with open_engine(store, settings=settings) as engine:
+    with opened_desk(settings, store, through=through) as desk:
         for uuid in uuids:
-            yield signal_files(settings.pause_resume, engine.row(uuid).uuid)[1]
+            row = desk.row(uuid)
+            desk.looked("task", uuid=row.uuid)
+            yield signal_files(settings.pause_resume, row.uuid)[1]

@@ -20,6 +20,6 @@ def unpause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> No
     orihon unpause 550e8400
     orihon unpause --all
     """
-    for path in files(uuids, store, everybody=everybody):
+    for path in files(uuids, store, everybody=everybody, through="unpause"):
         click.echo(f"{path} is gone." if path.exists() else f"{path} was not there.")
         path.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from orihon.cli.jobs import job, job_options
 from orihon.config import load
 from orihon.engine import Orihon, open_engine
 from orihon.errors import UsageError
+from orihon.ops.access import require_admin
 from orihon.settings import Settings
 
 
@@ -55,6 +56,7 @@ def worker(
     """
     show_log(logging.INFO)
     settings = load()
+    require_admin(settings, "work on the tasks of all")
     url = shared(options["store"], settings)
     if uuid is not None:
         drain = Drain()

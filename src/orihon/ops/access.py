@@ -64,6 +64,24 @@ def principal(settings: Settings, environ: Mapping[str, str] | None = None) -> P
     return Principal(_login(), admin=True)
 
 
+def user_of(settings: Settings, given: str | None) -> str | None:
+    """Whose a new task is: whose somebody says, if he may, else his own; the owner of the files need not say."""
+    who = principal(settings)
+    if not who.admin and given not in {None, who.user}:
+        raise UsageError(f"{who.user!a} cannot start tasks of {given!a}.", hint="Leave out --user.")
+    return given if who.admin else who.user
+
+
+def require_admin(settings: Settings, what: str) -> None:
+    """Refuse what only an administrator may do."""
+    if not principal(settings).admin:
+        raise _not_for_users(what)
+
+
+def _not_for_users(what: str) -> UsageError:
+    return UsageError(f"Only an administrator may {what}.", hint="`access.admins` in the settings names them.")
+
+
 def _login() -> str:
     try:
         return getpass.getuser()
@@ -126,7 +144,7 @@ class Desk:
     def require_admin(self, what: str) -> None:
         """Refuse what only an administrator may do."""
         if not self.who.admin:
-            raise UsageError(f"Only an administrator may {what}.", hint="`access.admins` in the settings names them.")
+            raise _not_for_users(what)
 
     def close(self) -> None:
         """Let go of the store."""

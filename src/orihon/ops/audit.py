@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,54 @@ class Audit:
                     os.close(file)
         except StoreError as error:
             log.warning("The audit could not be written: %s", error)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the audit."""
+
+    timestamp: str
+    user: str = ""
+    admin: bool = False
+    through: str = ""  # the command, or the page
+    at: str = ""  # what kind of thing
+    uuid: str | None = None
+    query: Any = None
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which looks; every condition that is given must hold."""
+
+    user: str | None = None
+    uuid: str | None = None  # also its beginning
+    through: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def fits(self, look: Look) -> bool:
+        """Whether a look is one of them."""
+        return (
+            self.user in {None, look.user}
+            and (self.uuid is None or (look.uuid or "").startswith(self.uuid))
+            and self.through in {None, look.through}
+            and (self.since is None or look.timestamp >= self.since)
+            and (self.until is None or look.timestamp <= self.until)
+        )
+
+
+def looks(audit: Audit | None, chosen: Filter, limit: int) -> list[Look]:
+    """The newest looks, the newest last; a line that cannot be read is left out."""
+    if audit is None or not audit.path.exists():
+        return []
+    newest: deque[Look] = deque(maxlen=limit)
+    with disk_errors(str(audit.path)), directory_handle(audit.path.parent) as directory:
+        opened = os.fdopen(open_file(audit.path.name, os.O_RDONLY, directory), "rb")
+    with opened as lines:
+        for line in lines:
+            with suppress(msgspec.DecodeError):
+                look = msgspec.json.decode(line, type=Look)
+                if chosen.fits(look):
+                    newest.append(look)
+    return list(newest)
 
 
 def audit_of(store: Store) -> Audit | None:

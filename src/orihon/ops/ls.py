@@ -72,7 +72,8 @@ def listed(row: TaskRow) -> Listed:
 
 
 def seconds_so_far(row: TaskRow) -> float | None:
-    """How long a task took, or has taken until now; None before it begins."""
-    if row.completed_at is None and row.started_at is not None:
-        row = msgspec.structs.replace(row, completed_at=datetime.now(UTC).isoformat())
+    """How long a task took, or has taken until it paused, or until now; None before it begins."""
+    if row.completed_at is None:
+        now = datetime.now(UTC).isoformat()
+        row = msgspec.structs.replace(row, completed_at=now if row.status == "running" else row.updated_at)
     return seconds_of(row)

@@ -54,12 +54,21 @@ class Endings(Calls):
         with self.lock:
             lifecycle.check(self.row, ending.status)
             self.check_running()
-            self.interrupt(list(self._running.values()))
-            while self.history.view.tangents:
-                self.event("end", keep="none")
-            self.update(activity="completing")  # by this those are found who died on the way
-            self.event("note", ending=msgspec.to_builtins(ending))
-            self.finish(ending)
+            self._begin_to(ending)
+
+    def drop(self, reason: str = "") -> None:
+        """Stop it without going on first: one that waits or is paused, by whoever took its lease."""
+        with self.lock:
+            lifecycle.check(self.row, "stopped")
+            self._begin_to(Ending("stopped", reason=reason))
+
+    def _begin_to(self, ending: Ending) -> None:
+        self.interrupt(list(self._running.values()))
+        while self.history.view.tangents:
+            self.event("end", keep="none")
+        self.update(activity="completing")  # by this those are found who died on the way
+        self.event("note", ending=msgspec.to_builtins(ending))
+        self.finish(ending)
 
     def finish(self, ending: Ending) -> None:
         """The rest of an ending that was begun, perhaps by somebody who died on the way."""

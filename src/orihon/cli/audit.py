@@ -1,0 +1,48 @@
+"""`orihon audit`: who looked at what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from orihon.cli.options import json_option, store_option
+from orihon.cli.people import first_moment, last_moment, moment
+from orihon.config import load
+from orihon.ops.access import opened_desk
+from orihon.ops.audit import Filter, Look, looks
+from orihon.terminal import one_line
+
+
+@click.command()
+@click.option("--user", help="Only looks of this user.")
+@click.option("--task", "uuid", metavar="UUID", help="Only looks at this task; the beginning is enough.")
+@click.option("--through", metavar="COMMAND", help="Only looks through this command.")
+@click.option("--from", "since", metavar="DATE", callback=first_moment, help="On this day or later.")
+@click.option("--to", "until", metavar="DATE", callback=last_moment, help="On this day or earlier.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The newest so many.")
+@store_option
+@json_option('One {"timestamp", "user", "admin", "through", "at", "uuid", "query"} per line.')
+def audit(url: str | None, limit: int, *, as_json: bool, **chosen: Any) -> None:
+    """Show who looked at what, when, and through what, the newest last. For administrators only.
+
+    \b
+    orihon audit
+    orihon audit --task 550e8400
+    orihon audit --user alice --from 2024-01-01 --to 2024-01-31
+    orihon audit --json --limit 100000 | jq -r .user | sort | uniq -c
+    """
+    with opened_desk(load(), url, through="audit") as desk:
+        desk.require_admin("read the audit")
+        found = looks(desk.audit, Filter(**chosen), limit)
+        desk.looked("audit")
+    for look in found:
+        click.echo(msgspec.json.encode(look) if as_json else _line(look))
+
+
+def _line(look: Look) -> str:
+    who = f"{look.user} (admin)" if look.admin else look.user
+    query = "" if look.query is None else msgspec.json.encode(look.query).decode()
+    what = " ".join(filter(None, (look.at, look.uuid, query)))
+    return f"{one_line(moment(look.timestamp))}  {one_line(who)}  {one_line(f'{look.through}: {what}')}"

@@ -1,0 +1,54 @@
+"""`orihon similar`: tasks like this one."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+import msgspec
+
+from orihon.cli.options import json_option, store_option
+from orihon.cli.people import NONE, moment
+from orihon.cli.progress import Progress
+from orihon.config import load
+from orihon.ops.access import opened_desk
+from orihon.ops.similar import Similar
+from orihon.ops.similar import similar as similar_tasks
+from orihon.ops.tally import Tally
+from orihon.terminal import fitted, one_line
+
+
+@click.command()
+@click.argument("uuid", metavar="UUID")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Tasks at most.")
+@store_option
+@json_option('A list of {"task": {...}, "score", "shared"}, the most similar first.')
+def similar(uuid: str, limit: int, url: str | None, *, as_json: bool) -> None:
+    """Find tasks like this one, by what was asked, done and learned; the words that they share are named.
+
+    \b
+    orihon similar 550e8400
+    orihon similar 550e8400 --limit 3 --json | jq -r '.[].task.uuid'
+    """
+    with opened_desk(load(), url, through="similar") as desk, Progress() as progress:
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{tally.tasks:,} tasks compared")
+
+        found = similar_tasks(desk, uuid, limit, tell=tell)
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    for one in found:
+        click.echo(fitted(_line(one), shutil.get_terminal_size().columns))
+    if not found:
+        click.echo("There is no task like it.", err=True)
+
+
+def _line(one: Similar) -> str:
+    task = one.task
+    user = one_line(task.user or NONE)
+    about = (
+        f"{task.uuid[:8]}  {task.status:9}  {one_line(task.task_key)}  {user}  {moment(task.created_at, seconds=False)}"
+    )
+    return f"{one.score:.2f}  {about}  {one_line(', '.join(one.shared))}"

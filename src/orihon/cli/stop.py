@@ -1,0 +1,65 @@
+"""`orihon stop`: end a task that is not wanted any more."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from orihon.agent.checks import stop_file
+from orihon.agent.queue import job_of
+from orihon.agent.queue import stop as stop_task
+from orihon.agent.setup import mark
+from orihon.cli.options import json_option, store_option
+from orihon.config import load
+from orihon.engine import Orihon
+from orihon.errors import SettingsError
+from orihon.ops.access import opened_desk
+from orihon.records import TaskRow
+
+
+@click.command()
+@click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
+@click.option("--reason", default="by the user", show_default=True, help="Why; it is kept with the task.")
+@store_option
+@json_option('One {"uuid", "status", "asked"} per line; `asked` when somebody works on it and is told by a file.')
+def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool) -> None:
+    """End tasks for good. What they learned is kept, and a new task on the same thing inherits it.
+
+    A task that waits or is paused is stopped at once. One that runs is asked by a file, which it looks for before each
+    call of the model. `orihon pause` only lets it wait.
+
+    \b
+    orihon stop 550e8400
+    orihon stop 550e8400 7c9e6679 --reason "done by hand"
+    """
+    settings = load()
+    with opened_desk(settings, url, through="stop") as desk:
+        engine = Orihon(desk.store, settings)
+        for row in [desk.row(uuid) for uuid in uuids]:
+            desk.looked("task", uuid=row.uuid)
+            stopped = stop_task(engine, row.uuid, reason)
+            if stopped is None:
+                _ask(engine, row)
+            elif (job := job_of(engine, row.uuid)) is not None:
+                mark(settings, stopped, job)
+            _print(stopped or row, asked=stopped is None, as_json=as_json)
+
+
+def _ask(engine: Orihon, row: TaskRow) -> None:
+    settings = engine.settings.pause_resume
+    if not settings.enabled:
+        raise SettingsError(
+            "`pause_resume.enabled` is off, so a task that runs cannot be told.", path="pause_resume.enabled"
+        )
+    path = stop_file(settings, row.uuid)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+
+
+def _print(row: TaskRow, *, asked: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({"uuid": row.uuid, "status": row.status, "asked": asked}))
+    elif asked:
+        click.echo(f"{row.uuid} runs; it stops before its next call of the model.")
+    else:
+        click.echo(f"{row.uuid} is {row.status}.")

@@ -1,0 +1,45 @@
+"""Dates, durations and text for people."""
+
+import pytest
+
+from orihon.cli.people import duration, language, moment
+from orihon.terminal import columns, fitted, one_line, padded, visible
+
+
+@pytest.mark.parametrize(
+    ("seconds", "japanese", "english"),
+    [(923, "15分23秒", "15m 23s"), (750, "12分30秒", "12m 30s"), (0.4, "0秒", "0s"), (59.6, "1分0秒", "1m 0s"),
+     (3600, "1時間0分", "1h 0m"), (90_061, "1日1時間", "1d 1h"), (None, "-", "-"), (-5, "0秒", "0s")],
+)  # fmt: skip
+def test_durations(seconds, japanese, english):
+    """The two largest units, in both languages."""
+    assert duration(seconds, "ja") == japanese
+    assert duration(seconds, "en") == english
+
+
+def test_language():
+    """What was asked for, then LC_ALL, LC_MESSAGES, LANG; an empty one counts as not set."""
+    assert language("ja", {"LC_ALL": "en_US.UTF-8"}) == "ja"
+    assert language(None, {"LC_ALL": "", "LC_MESSAGES": "ja_JP.UTF-8", "LANG": "C"}) == "ja"
+    assert language(None, {"LC_ALL": "C", "LANG": "ja_JP.UTF-8"}) == "en"
+    assert language(None, {}) == "en"
+
+
+def test_moments():
+    """A time that somebody wrote by hand is shown as it stands."""
+    assert moment(None) == "-"
+    assert moment("soon") == "soon"
+    assert len(moment("2024-01-15T10:30:00.000000Z", seconds=False)) == len("2024-01-15 10:30")
+
+
+def test_text_for_a_terminal():
+    """Nothing moves the cursor, turns the writing round, or is wider than it may be."""
+    assert visible("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
+    assert one_line(" a\r\n\tb ") == "a\\r b"
+    assert (columns("合計"), columns("e\u0301"), columns("abc")) == (4, 1, 3)
+    assert fitted("abcdef", 6) == "abcdef"
+    assert fitted("abcdefg", 6) == "abcde…"
+    assert fitted("合計を直す", 7) == "合計を…"
+    assert columns(fitted("合計を直す" * 1000, 10)) <= 10
+    assert fitted("e" + "\u0301" * 100_000, 10).endswith("…")
+    assert (padded("合", 4), padded("7", 3, right=True)) == ("合  ", "  7")
