@@ -38,7 +38,7 @@ def fitted(text: str, width: int) -> str:
     used = 0
     for place, one in enumerate(text):
         used += _columns(one)
-        if used > width - 1:
+        if used > width - 1 or place > MARKS * width:
             return text[:place] + MORE
     return text
 
