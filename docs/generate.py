@@ -3,10 +3,24 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
+import click
+import msgspec
+
+from orihon.cli import COMMANDS, cli
 from orihon.config import ENVIRONMENT, Settings
+from orihon.ops.audit import Look
+from orihon.ops.copy import Copied
+from orihon.ops.doctor import Finding
+from orihon.ops.ls import Listed, Page
+from orihon.ops.show import Overview
+from orihon.ops.similar import Similar
+from orihon.ops.stats import Measure, Statistics, User
+from orihon.records import TaskRow
 from orihon.section import Section, Setting, each, each_of
 
 if TYPE_CHECKING:
@@ -72,5 +86,86 @@ def _default(value: object) -> str:
     return f"`{value}`" if value not in ("", (), {}) else "empty"
 
 
+CLI_INTRODUCTION = """\
+# The command
+
+Made by `make docs` from the commands themselves.
+
+`orihon COMMAND --help` says what stands here. Exit codes: 0 when it went well, 2 for what cannot be understood or is
+not allowed, 3 for the store, 4 for the window, 5 for a run, 1 where a check found something, 130 after Ctrl-C, and 70
+for what nobody expected. With `--debug` before the command a traceback shows where an error came from.
+
+**Who asks.** On one machine the owner of the files sees everything. Where a service reads for others, it says for whom
+by `ORIHON_USER`, or passes his `ORIHON_TOKEN` on (`access.tokens`). A user sees his own tasks; those whom
+`access.admins` names see all. Each look is written to the audit.
+
+**Language.** Durations are shown as `15m 23s`, or as `15分23秒` where `LC_ALL`, `LC_MESSAGES` or `LANG` begins with
+`ja`, or with `--lang ja`. Times are those of this machine's clock; `--json` gives them as they are stored, in UTC.
+
+**Programs.** What `--json` prints is kept stable: fields may be added, none is renamed or removed. Of a list, one
+object per line is printed as soon as it is known.
+
+**Completion.** To have the shell complete commands, options and the ids of tasks, put this into `~/.bashrc`,
+`~/.zshrc` or `~/.config/fish/completions/orihon.fish`:
+
+    eval "$(_ORIHON_COMPLETE=bash_source orihon)"    # bash 4.4 or newer
+    eval "$(_ORIHON_COMPLETE=zsh_source orihon)"     # zsh
+    _ORIHON_COMPLETE=fish_source orihon | source     # fish
+"""
+
+# the objects that `--json` prints, and those inside them
+OBJECTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "audit": (Look,),
+    "copy": (Copied,),
+    "doctor": (Finding,),
+    "ls": (Page, Listed),
+    "similar": (Similar, Listed),
+    "show": (Overview, TaskRow),
+    "stats": (Statistics, User, Measure),
+}
+
+
+def cli_page() -> str:
+    """`cli.md`: each command with its help, its examples, its options, and what it prints for programs."""
+    context = click.Context(cli, info_name="orihon")
+    commands = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
+    listed = [f"| [`orihon {name}`](#orihon-{name}) | {COMMANDS[name]} |" for name, _ in commands]
+    sections = [line for name, command in commands if command is not None for line in _command(name, command)]
+    return "\n".join([CLI_INTRODUCTION, "| command | what |", "|---|---|", *listed, *sections]) + "\n"
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=f"orihon {name}")
+    words, _, examples = inspect.cleandoc(command.help or "").partition("\b\n")
+    yield f"\n## orihon {name}\n"
+    yield f"    orihon {name} {' '.join(command.collect_usage_pieces(context))}\n"
+    yield f"{words.strip()}\n"
+    yield f"```sh\n{examples.strip()}\n```\n"
+    yield "| option | meaning |\n|---|---|"
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
+        if record is not None:
+            yield f"| `{record[0].replace('|', chr(92) + '|')}` | {record[1].replace('|', chr(92) + '|')} |"
+    for place, kind in enumerate(OBJECTS.get(name, ())):
+        about = (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
+        yield f"\n{'`--json` prints' if not place else 'Inside, '} {about[0].lower()}{about[1:]}:\n"
+        yield ", ".join(f"`{field.encode_name}` ({_kind(field.type)})" for field in msgspec.structs.fields(kind)) + "."
+
+
+def _kind(kind: object) -> str:
+    """A type in the words of JSON."""
+    names = {str: "text", int: "number", float: "number", bool: "true or false", type(None): "null"}
+    if get_origin(kind) is Annotated:
+        return _kind(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return " or ".join(f"`{value}`" for value in get_args(kind)) if "" not in get_args(kind) else "text"
+    if get_origin(kind) in {Union, UnionType}:
+        return " or ".join(_kind(one) for one in get_args(kind))
+    if get_origin(kind) in {list, tuple}:
+        return "list"
+    return names.get(kind, "object") if isinstance(kind, type) else "object"
+
+
 if __name__ == "__main__":
+    (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
     (HERE / "settings.md").write_text(settings_page(), encoding="utf-8")

@@ -118,7 +118,7 @@ def test_the_window(url):
 def test_for_programs(url):
     """One object: the row, and what is shown beside it."""
     found = json.loads(said("show", DONE, "--json", url=url))
-    assert (found["uuid"], found["status"], found["repository"], found["task"]) == (
+    assert (found["row"]["uuid"], found["row"]["status"], found["repository"], found["task"]) == (
         DONE, "completed", "github/acme/shop", "issue #27",
     )  # fmt: skip
     assert (found["message_count"], len(found["messages"]), found["summary_count"]) == (13, 10, 1)

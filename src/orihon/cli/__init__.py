@@ -13,6 +13,7 @@ import signal
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from orihon.errors import OrihonError
 
@@ -51,6 +52,12 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"orihon.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and purposes for a shell, which must not cost the imports of all commands at each Tab."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=COMMANDS[name]) for name in names), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from orihon.agent import queue
 from orihon.agent.setup import opened_source, targets_of
 from orihon.cli.jobs import job, job_options
+from orihon.cli.options import json_option
 from orihon.cli.worker import shared
 from orihon.config import load
 from orihon.engine import open_engine
@@ -19,7 +21,8 @@ from orihon.ops.access import user_of
 @click.argument("what", metavar="TEXT|FILE|DIRECTORY|URL")
 @job_options
 @click.option("--priority", type=int, default=0, show_default=True, help="The highest is taken first.")
-def enqueue(what: str, *, priority: int, **options: Any) -> None:
+@json_option('One {"uuid", "task_key"} per line.')
+def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
     """Put a task into the queue, for `orihon worker`, and print its id; of a directory, each file that asks for work.
 
     Nobody can be asked while it runs, so without --approve the model may edit files, and nothing else.
@@ -40,4 +43,5 @@ def enqueue(what: str, *, priority: int, **options: Any) -> None:
                     user = user or source.user_of(source.get(target.key)) or None
                 finally:
                     source.close()
-            click.echo(queue.enqueue(engine, target.key, made, user=user, priority=priority))
+            uuid = queue.enqueue(engine, target.key, made, user=user, priority=priority)
+            click.echo(msgspec.json.encode({"uuid": uuid, "task_key": str(target.key)}) if as_json else uuid)

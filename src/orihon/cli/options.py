@@ -8,8 +8,11 @@ from typing import Any, TypeVar, get_args
 import click
 
 from orihon.cli.people import first_moment, last_moment
+from orihon.errors import OrihonError
 from orihon.keys import TaskKey
 from orihon.records import Status
+
+COMPLETED = 30  # ids that a shell is given
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,6 +20,24 @@ store_option = click.option("--store", "url", metavar="URL", help="The store ins
 language_option = click.option(
     "--lang", type=click.Choice(["ja", "en"]), help="Language of durations instead of that of LC_ALL, LANG."
 )
+
+
+def uuid_argument(command: F) -> F:
+    """One task; a shell can complete its id."""
+    return click.argument("uuid", metavar="UUID", shell_complete=_uuids)(command)
+
+
+def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The newest tasks whose ids begin so."""
+    from orihon.config import load  # noqa: PLC0415 - only a shell that completes needs it
+    from orihon.ops.access import opened_desk  # noqa: PLC0415
+    from orihon.stores.base import Query  # noqa: PLC0415
+
+    try:
+        with opened_desk(load(), ctx.params.get("url"), through="completion") as desk:
+            return [row.uuid for row in desk.rows(Query(uuid=incomplete or None, limit=COMPLETED))]
+    except OrihonError:  # no store, no ids: a Tab is not the place for a message
+        return []
 
 
 def json_option(what: str) -> Callable[[F], F]:

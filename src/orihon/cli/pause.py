@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from orihon.agent.checks import signal_files
+from orihon.cli.options import json_option
 from orihon.config import load
 from orihon.errors import SettingsError, UsageError
 from orihon.ops.access import opened_desk, require_admin
@@ -17,7 +19,8 @@ from orihon.ops.access import opened_desk, require_admin
 @click.argument("uuids", metavar="[UUID]...", nargs=-1)
 @click.option("--all", "everybody", is_flag=True, help="All tasks, and those that will be started.")
 @click.option("--store", help="The store instead of that of the settings.")
-def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None:
+@json_option('One {"file", "exists"} per line.')
+def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_json: bool) -> None:
     """Ask tasks to pause, by a file that they look for before each call of the model.
 
     `orihon unpause` takes the file away; then workers go on with what they paused, and `orihon run --resume UUID` with
@@ -30,7 +33,12 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool) -> None
     for path in files(uuids, store, everybody=everybody, through="pause"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may stand in a store
         path.touch(mode=0o600)
-        click.echo(str(path))
+        click.echo(file_object(path) if as_json else str(path))
+
+
+def file_object(path: Path) -> bytes:
+    """A file that asks for it, for programs."""
+    return msgspec.json.encode({"file": str(path), "exists": path.exists()})
 
 
 def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through: str) -> Iterator[Path]:

@@ -8,13 +8,14 @@ import click
 
 from orihon.agent.checks import signal_files
 from orihon.cli.jobs import job_options
+from orihon.cli.options import uuid_argument
 from orihon.cli.run import run
 from orihon.config import load
 from orihon.ops.access import opened_desk
 
 
 @click.command()
-@click.argument("uuid", metavar="UUID")
+@uuid_argument
 @job_options
 @click.option("--json", "as_json", is_flag=True, help="At the end one object on standard output instead of the answer.")
 @click.pass_context

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from orihon import codec
-from orihon.cli.options import json_option, language_option, store_option
+from orihon.cli.options import json_option, language_option, store_option, uuid_argument
 from orihon.cli.people import Language, duration, language, moment
 from orihon.cli.records import Lines, line_of
 from orihon.config import load
@@ -32,7 +32,7 @@ LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
 
 
 @click.command()
-@click.argument("uuid", metavar="UUID")
+@uuid_argument
 @click.option("--messages", is_flag=True, help="The log, or a part of it.")
 @click.option("--first", type=int, default=1, help="Begin with this message; -20 are the last 20.")
 @click.option("--last", type=click.IntRange(1), help="End with this message.")
@@ -45,7 +45,7 @@ LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
 @click.option("--full", is_flag=True, help="Texts whole, not one line each.")
 @store_option
 @language_option
-@json_option("One object; of a list one record per line, as it is stored.")
+@json_option("One object: the row, and what is shown; of a list one record per line, as it is stored.")
 def show(
     uuid: str,
     url: str | None,
@@ -149,10 +149,9 @@ def _object(found: Overview) -> str:
     def raw(record: Record) -> msgspec.Raw:
         return msgspec.Raw(codec.encode(record))
 
-    fields = {name: getattr(found, name) for name in ("repository", "task", "seconds", "message_count")}
-    fields |= {"messages": list(map(raw, found.messages)), "summary_count": found.summary_count}
-    row: dict[str, Any] = msgspec.json.decode(codec.encode(found.row))
-    return msgspec.json.encode(row | fields | {"summaries": list(map(raw, found.summaries))}).decode()
+    fields: dict[str, Any] = {name: getattr(found, name) for name in found.__struct_fields__}
+    fields |= {name: [raw(record) for record in fields[name]] for name in ("messages", "summaries")}
+    return msgspec.json.encode(fields | {"row": raw(found.row)}).decode()
 
 
 def _window_object(window: Window) -> str:

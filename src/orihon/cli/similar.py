@@ -7,7 +7,7 @@ import shutil
 import click
 import msgspec
 
-from orihon.cli.options import json_option, store_option
+from orihon.cli.options import json_option, store_option, uuid_argument
 from orihon.cli.people import NONE, moment
 from orihon.cli.progress import Progress
 from orihon.config import load
@@ -19,7 +19,7 @@ from orihon.terminal import fitted, one_line
 
 
 @click.command()
-@click.argument("uuid", metavar="UUID")
+@uuid_argument
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Tasks at most.")
 @store_option
 @json_option('A list of {"task": {...}, "score", "shared"}, the most similar first.')
