@@ -34,8 +34,8 @@ test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, aga
 test-deep: $(VENV)/.dev $(VENV)/.package ## the sweeps and property tests in full, which take longer
 	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) $(or $(ARGS),tests/crash tests/task/test_resume_property.py tests/unit/test_wire.py tests/unit/test_window.py)
 
-golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario
-	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py
+golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario, and what docs/operations.md prints
+	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py tests/e2e/test_operations_page.py
 
 check: $(VENV)/.dev $(VENV)/.package ## formatting, lint, types, architecture
 	@$(BIN)/ruff format --check --quiet . || { echo "Run '$(BIN)/ruff format .' to format."; exit 1; }

@@ -148,8 +148,13 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
             yield f"| `{record[0].replace('|', chr(92) + '|')}` | {record[1].replace('|', chr(92) + '|')} |"
     for place, kind in enumerate(OBJECTS.get(name, ())):
         about = (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        yield f"\n{'`--json` prints' if not place else 'Inside, '} {about[0].lower()}{about[1:]}:\n"
-        yield ", ".join(f"`{field.encode_name}` ({_kind(field.type)})" for field in msgspec.structs.fields(kind)) + "."
+        yield f"\n{'`--json` prints' if not place else 'Inside,'} {about[0].lower()}{about[1:]}:\n"
+        fields = [field for field in msgspec.structs.fields(kind) if field.name != "unknown"]
+        listed = ", ".join(f"`{field.encode_name}` ({_kind(field.type)})" for field in fields)
+        left_out = (
+            " What has its default (0, false, null, empty) is left out." if kind.__struct_config__.omit_defaults else ""
+        )
+        yield f"{listed}.{left_out}"
 
 
 def _kind(kind: object) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from orihon import codec
 from orihon.config import load
-from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
+from orihon.errors import LeaseHeld, NotFound, StoreError, UsageError
 from orihon.handoff import Handoff, prepare
 from orihon.keys import TaskKey
 from orihon.records import Metadata, Status, TaskRow
@@ -200,12 +200,7 @@ class Orihon:
         ending = lifecycle.ending_of(notes)
         if row.status == "running" and ending is not None:
             task.finish(ending)
-        if not lifecycle.can_resume(task.row):
-            raise Conflict(
-                f"Task {row.uuid} is {task.row.status} already; it cannot be resumed.",
-                hint="Start a new task with the same key: it inherits what this one learned.",
-                retryable=False,
-            )
+        lifecycle.check_resume(task.row)
         crashed = row.status in {"running", "failed"}
         task.update(
             add={"resume_count": 1} if row.status != "pending" else None,

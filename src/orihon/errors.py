@@ -76,7 +76,7 @@ class StoreError(OrihonError):
 class NotFound(StoreError):
     """There is no such thing in the store."""
 
-    default_hint = "Check the id; the table tasks of the store lists what there is."
+    default_hint = "Check the id; `orihon ls` lists what there is."
 
     def __init__(self, message: str = "", *, kind: str = "task", id: str = "", hint: str = "") -> None:
         self.kind, self.id = kind, id

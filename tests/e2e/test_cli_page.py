@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -72,7 +73,7 @@ def test_the_line_in_the_docs_switches_it_on(tmp_path, root):
     line = re.search(
         r'^    (eval "\$\(_ORIHON_COMPLETE=bash_source orihon\)")', (root / "docs/cli.md").read_text(), re.MULTILINE
     )
-    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = subprocess.run(
         ["bash", "-c", f"{line[1]}; complete -p orihon"], cwd=tmp_path, capture_output=True, text=True, check=True,
         timeout=60, env={**os.environ, "PATH": path},

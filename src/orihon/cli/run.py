@@ -18,7 +18,7 @@ from orihon.errors import NotFound, OrihonError, RunError, UsageError
 from orihon.ops.access import Desk, principal, user_of
 from orihon.ops.audit import audit_of
 from orihon.records import Message, TaskRow
-from orihon.task.lifecycle import can_resume
+from orihon.task.lifecycle import can_resume, check_resume
 
 INTERRUPTED = 130
 
@@ -86,6 +86,7 @@ def _started(engine: Orihon, what: str, uuid: str, options: dict[str, Any], live
 
 
 def _resumed(engine: Orihon, row: TaskRow, options: dict[str, Any], live: Live) -> TaskRow:
+    check_resume(row)  # before a model and its key are asked for
     stored = queue.job_of(engine, row.uuid) or job(options)
     changed = msgspec.structs.replace(stored, queued=False, **given(options))
     with Setup(engine, row.key, changed, user=row.user, watch=live.watch, **_asking(live)) as setup:

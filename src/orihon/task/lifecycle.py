@@ -60,6 +60,16 @@ def can_resume(row: TaskRow) -> bool:
     return row.status not in ENDED or (row.status == "failed" and row.reason == INTERRUPTED)
 
 
+def check_resume(row: TaskRow) -> None:
+    """Refuse to go on with a task that has ended."""
+    if not can_resume(row):
+        raise Conflict(
+            f"Task {row.uuid} is {row.status} already; it cannot be resumed.",
+            hint="Start a new task with the same key: it inherits what this one learned.",
+            retryable=False,
+        )
+
+
 def shown(row: TaskRow) -> str:
     """What a task works on, as the logs show it: `github/acme/shop#27`."""
     place = "/".join(part for part in (row.task_source, row.owner, row.repo) if part)
