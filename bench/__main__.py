@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "fidelity"]
+NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "fidelity"]
 
 
 def main() -> None:

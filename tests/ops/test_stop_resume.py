@@ -44,9 +44,9 @@ def test_what_runs_is_asked_and_stops(url, tmp_path):
         task = engine.start("local/issue/a", user="alice")
         task.add("user", "Work.")
         stop_file_check(settings.pause_resume)(task)
-        assert "it stops before its next call" in said("stop", task.uuid, url=url)
+        assert "it stops before its next call" in said("stop", task.uuid, "--reason", "done by hand", url=url)
         assert stop_file(settings.pause_resume, task.uuid).exists()
-        with pytest.raises(StopAsked):
+        with pytest.raises(StopAsked, match="done by hand"):
             stop_file_check(settings.pause_resume)(task)
         task.pause()
 

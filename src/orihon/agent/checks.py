@@ -21,6 +21,7 @@ from orihon.task.task import Task
 log = logging.getLogger("orihon")
 
 DRAINED = "drained"  # why a task paused that a worker takes up again
+MAX_REASON = 500  # characters of why somebody wants a task to stop
 COMMENTS_SECONDS = 30.0  # forges count requests
 COMMENTS, ASSIGNED = "comments", "assigned"  # notes of a task
 
@@ -55,8 +56,13 @@ def stop_file_check(settings: PauseResume) -> Callable[[Task], None]:
     """Stop when the file asks for it."""
 
     def check(task: Task) -> None:
-        if settings.enabled and stop_file(settings, task.uuid).exists():
-            raise StopAsked("by the user")
+        if not settings.enabled:
+            return
+        try:
+            reason = stop_file(settings, task.uuid).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return
+        raise StopAsked(reason[:MAX_REASON].strip() or "by the user")
 
     return check
 

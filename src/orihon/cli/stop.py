@@ -39,13 +39,13 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
             desk.looked("task", uuid=row.uuid)
             stopped = stop_task(engine, row.uuid, reason)
             if stopped is None:
-                _ask(engine, row)
+                _ask(engine, row, reason)
             elif (job := job_of(engine, row.uuid)) is not None:
                 mark(settings, stopped, job)
             _print(stopped or row, asked=stopped is None, as_json=as_json)
 
 
-def _ask(engine: Orihon, row: TaskRow) -> None:
+def _ask(engine: Orihon, row: TaskRow, reason: str) -> None:
     settings = engine.settings.pause_resume
     if not settings.enabled:
         raise SettingsError(
@@ -54,6 +54,7 @@ def _ask(engine: Orihon, row: TaskRow) -> None:
     path = stop_file(settings, row.uuid)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
+    path.write_text(reason, encoding="utf-8")
 
 
 def _print(row: TaskRow, *, asked: bool, as_json: bool) -> None:
