@@ -127,15 +127,15 @@ OBJECTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 
 def cli_page() -> str:
     """`cli.md`: each command with its help, its examples, its options, and what it prints for programs."""
-    context = click.Context(cli, info_name="orihon")
+    context = click.Context(cli, info_name="orihon", **cli.context_settings)
     commands = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
     listed = [f"| [`orihon {name}`](#orihon-{name}) | {COMMANDS[name]} |" for name, _ in commands]
-    sections = [line for name, command in commands if command is not None for line in _command(name, command)]
+    sections = [line for name, command in commands if command is not None for line in _command(context, name, command)]
     return "\n".join([CLI_INTRODUCTION, "| command | what |", "|---|---|", *listed, *sections]) + "\n"
 
 
-def _command(name: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=f"orihon {name}")
+def _command(parent: click.Context, name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent)
     words, _, examples = inspect.cleandoc(command.help or "").partition("\b\n")
     yield f"\n## orihon {name}\n"
     yield f"    orihon {name} {' '.join(command.collect_usage_pieces(context))}\n"

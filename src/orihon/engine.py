@@ -33,22 +33,27 @@ log = logging.getLogger("orihon")
 
 
 def open_engine(
-    url: str | Path | None = None, *, settings: Settings | None = None, hooks: Sequence[Any] = ()
+    url: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
+    hooks: Sequence[Any] = (),
+    user: str | None = None,
 ) -> Orihon:
     """The engine over a store: a directory, `sqlite:///FILE` or `memory:`; without one, what the settings say.
 
-    Without `settings`, `./config.yaml` and the environment are read.
+    Without `settings`, `./config.yaml` and the environment are read. With a `user`, only his tasks are there.
     """
     settings = load() if settings is None else settings
     store = open_store(settings.store_url if url is None else url, options_of(settings))
-    return Orihon(store, settings, hooks)
+    return Orihon(store, settings, hooks, user)
 
 
 class Orihon:
     """Tasks in one store."""
 
-    def __init__(self, store: Store, settings: Settings, hooks: Sequence[Any] = ()) -> None:
+    def __init__(self, store: Store, settings: Settings, hooks: Sequence[Any] = (), user: str | None = None) -> None:
         self.store, self.settings = store, settings
+        self.user = user  # whose tasks can be named and listed here; None means everybody's
         self.hooks = hooking.checked(hooks)
         self._open: WeakSet[Task] = WeakSet()
 
@@ -140,13 +145,17 @@ class Orihon:
         if wrong:
             raise UsageError(f"There is no status {wrong[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
         key = TaskKey.parse(key) if isinstance(key, str) else key
-        return self.store.find(Query(status=statuses, user=user, key=str(key) if key is not None else None))
+        if self.user is not None and user not in {None, self.user}:
+            return iter(())
+        return self.store.find(
+            Query(status=statuses, user=self.user or user, key=str(key) if key is not None else None)
+        )
 
     def row(self, uuid: str) -> TaskRow:
         """The row of one task, by its id or by a beginning of it that fits no other."""
         if not isinstance(uuid, str) or not uuid:
             raise UsageError(f"A task id cannot be {uuid!a}.", hint="Give the id of a task, or its beginning.")
-        found = list(self.store.find(Query(uuid=uuid, limit=2)))
+        found = list(self.store.find(Query(uuid=uuid, user=self.user, limit=2)))
         whole = [row for row in found if row.uuid == uuid]
         if not found:
             raise NotFound(kind="task", id=uuid)

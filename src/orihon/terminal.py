@@ -1,25 +1,40 @@
-"""Text that comes from elsewhere, for a terminal: it cannot move the cursor or hide, and it fits.
+"""Text for a terminal: in the person's language; what comes from elsewhere cannot move the cursor or hide; it fits.
 
 Characters of Chinese, Japanese and Korean take two columns, marks that stand over others none.
 """
 
 from __future__ import annotations
 
-from unicodedata import combining, east_asian_width
+from collections.abc import Mapping
+from typing import Literal
+from unicodedata import category, combining, east_asian_width
+
+Language = Literal["en", "ja"]
 
 WIDE = ("W", "F")
 MORE = "…"
 MARKS = 4  # a line with more characters than so many to a column is cut anyway
 
 
-def visible(text: str) -> str:
-    """The text with everything shown that a terminal would do instead; lines and tabs stay."""
-    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+def language_of(environ: Mapping[str, str]) -> Language:
+    """The language of messages, as every program finds it: the first of these that is set."""
+    names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return "ja" if next(filter(None, names), "").startswith("ja") else "en"
+
+
+def printable(text: str) -> str:
+    """A text that a terminal only writes: what could do something else is shown as its code; lines and tabs stay."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(one: str) -> str:
+    harmless = one.isprintable() or one in "\n\t\u200d" or category(one) == "Zs"
+    return one if harmless else ascii(one)[1:-1]
 
 
 def one_line(text: str) -> str:
-    """The words of a text, visible, in one line."""
-    return " ".join(visible(text).split())
+    """The words of a text, printable, in one line."""
+    return " ".join(printable(text).split())
 
 
 def columns(text: str) -> int:

@@ -8,9 +8,12 @@ import re
 
 import pytest
 
+import orihon
 from looks import IDS, KINDS, SECRET, fill, said, url_of
 from orihon.cli import COMMANDS
+from orihon.conversation import book
 from orihon.errors import NotFound, UsageError
+from orihon.settings import Settings
 
 BOB = IDS["bob"]
 KEY = "github/acme/shop/issue/28"
@@ -20,6 +23,13 @@ ELSEWHERE = None  # the command shows no task, or nothing that the store has
 # the arguments, and the exit code; `{url}` is the store
 TRIED = {
     "audit": [(["--store", "{url}"], REFUSED), (["--task", BOB, "--store", "{url}"], REFUSED)],
+    "chat": [
+        (["--list", "--store", "{url}"], 0),
+        (["--search", SECRET[4:], "--store", "{url}"], 0),
+        (["--resume", "figures", "--store", "{url}"], NOT_FOUND),
+        (["--delete", "figures", "--store", "{url}"], NOT_FOUND),
+        (["--user", "bob", "--list", "--store", "{url}"], REFUSED),
+    ],
     "config": ELSEWHERE,
     "copy": [(["{url}", "{place}/copy"], REFUSED), (["{url}", "{place}/copy", "--task", BOB], REFUSED)],
     "demo": ELSEWHERE,
@@ -66,6 +76,10 @@ CASES = [(name, *case) for name, cases in TRIED.items() for case in cases or ()]
 def url(request, tmp_path, monkeypatch):
     url = url_of(request.param, tmp_path)
     fill(url)
+    with orihon.open(url, settings=Settings()) as engine:
+        conversation = book.start(engine, tmp_path, name="figures", user="bob")
+        conversation.task.add("user", SECRET)
+        conversation.task.pause()
     monkeypatch.chdir(tmp_path)
     return url
 
@@ -75,10 +89,10 @@ def test_alice_learns_nothing_of_bob(url, tmp_path):
     for name, arguments, code in CASES:
         given = [part.format(url=url, place=tmp_path) for part in arguments]
         shown = said(name, *given, user="alice", code=code)
-        asked = {part for part in arguments if part in {BOB, BOB[:8], KEY, "bob"}}
+        asked = {part for part in arguments if part in {BOB, BOB[:8], KEY, "bob", SECRET[4:]}}
         for telling in {SECRET, BOB, BOB[:8], KEY, "issue/28", "bob"} - _said_by_herself(asked):
             assert telling not in _without_paths(shown, tmp_path), (name, arguments, shown)
-        assert not re.search(r"\b4 tasks|Total contexts: 4", shown), "how many there are in all"
+        assert not re.search(r"\b5 tasks|Total contexts: 5", shown), "how many there are in all"
     assert not os.path.lexists(tmp_path / "copy")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orihon.cli.people import duration, language, moment
-from orihon.terminal import columns, fitted, one_line, padded, visible
+from orihon.terminal import columns, fitted, one_line, padded, printable
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_moments():
 
 def test_text_for_a_terminal():
     """Nothing moves the cursor, turns the writing round, or is wider than it may be."""
-    assert visible("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
+    assert printable("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
     assert one_line(" a\r\n\tb ") == "a\\r b"
     assert (columns("合計"), columns("e\u0301"), columns("abc")) == (4, 1, 3)
     assert fitted("abcdef", 6) == "abcdef"

@@ -22,7 +22,7 @@ from orihon.agent.tools.approval import Approve
 from orihon.engine import Orihon
 from orihon.errors import Conflict, LeaseHeld, NotFound, SourceError, StoreError
 from orihon.keys import TaskKey
-from orihon.records import Event, TaskRow
+from orihon.records import Event, Status, TaskRow
 from orihon.stores.base import Query
 from orihon.task.history import last_number, load_view
 from orihon.task.lifecycle import INTERRUPTED, ending_of
@@ -71,7 +71,12 @@ def enqueue(
 
 def is_known(engine: Orihon, key: TaskKey) -> bool:
     """Whether a task on the same thing waits, runs or is paused."""
-    return next(engine.tasks(status=("pending", "running", "paused"), key=key), None) is not None
+    return _any(engine, ("pending", "running", "paused"), str(key))
+
+
+def _any(engine: Orihon, status: tuple[Status, ...], key: str, *, but: str = "") -> bool:
+    """Whether there is such a task, whosever it is."""
+    return any(row.uuid != but for row in engine.store.find(Query(status=status, key=key)))
 
 
 def fetch(engine: Orihon, source: Source, job: Job) -> list[str]:
@@ -136,7 +141,7 @@ def claim(engine: Orihon, uuid: str, **options: Any) -> Task | None:
         task = engine.resume(uuid, summariser=summariser, **(options if fresh else {}))
     except (LeaseHeld, NotFound, Conflict):
         return None
-    if any(row.uuid != uuid for row in engine.tasks(status="running", key=task.row.task_key)):
+    if _any(engine, ("running",), task.row.task_key, but=uuid):
         give_back(task, before)  # two took two tasks with one key at the same moment: both try again later
         return None
     return task

@@ -121,7 +121,7 @@ class Setup:
     ) -> None:
         self.key, self.job, self.user, self.uuid = key, job, user, uuid
         self.settings = settings_for(key.task_source, user or "", engine.settings)
-        self.engine = Orihon(engine.store, self.settings, engine.hooks)
+        self.engine = Orihon(engine.store, self.settings, engine.hooks, engine.user)
         self._stack = ExitStack()
         try:
             self.source = self._opened_source()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orihon.agent.queue import Job
-from orihon.agent.tools.approval import printable
 from orihon.cli import leave
 from orihon.cli.jobs import job, some_options
 from orihon.config import load
@@ -21,9 +20,11 @@ from orihon.conversation.chat import typed
 from orihon.conversation.chat.completion import offered
 from orihon.conversation.chat.looking import listed
 from orihon.conversation.chat.plain import Plain
-from orihon.conversation.chat.words import Words, language_of
+from orihon.conversation.chat.words import Words
 from orihon.engine import Orihon, open_engine
 from orihon.errors import UsageError
+from orihon.ops.access import seen_by, user_of
+from orihon.terminal import language_of, printable
 
 if TYPE_CHECKING:
     from orihon.conversation.chat.screen import Screen
@@ -71,7 +72,9 @@ def chat(
     words = Words(language_of(os.environ))
     made = job(options)
     directory = Path(made.workspace)
-    with open_engine(options["store"], settings=load()) as engine:
+    settings = load()
+    options["user"] = user_of(settings, options["user"])
+    with open_engine(options["store"], settings=settings, user=seen_by(settings)) as engine:
         if wants_list:
             click.echo(printable(listed(engine, directory, words, user=options["user"])))
         elif search is not None:

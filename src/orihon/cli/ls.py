@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
-from orihon.cli.people import NONE, Language, duration, language, moment
+from orihon.cli.people import NONE, duration, language, moment
 from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.ls import Listed, Page, tasks
 from orihon.stores.base import Order, Query
-from orihon.terminal import columns, fitted, one_line, padded
+from orihon.terminal import Language, columns, fitted, one_line, padded
 
 HEADS = ("TASK", "STATUS", "KEY", "USER", "WHEN", "DURATION", "CALLS", "TOKENS")
 NUMBERS = {"DURATION", "CALLS", "TOKENS"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 import click
 
-Language = Literal["ja", "en"]
+from orihon.terminal import Language, language_of
+
 UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
 SIZES = (86_400, 3_600, 60, 1)
 NONE = "-"
@@ -17,10 +17,7 @@ NONE = "-"
 
 def language(chosen: str | None, environ: Mapping[str, str] | None = None) -> Language:
     """What was asked for, else what the environment says, by the first variable that is set."""
-    environ = os.environ if environ is None else environ
-    names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    said = chosen or next(filter(None, names), "")
-    return "ja" if said.startswith("ja") else "en"
+    return "ja" if chosen == "ja" else "en" if chosen else language_of(os.environ if environ is None else environ)
 
 
 def duration(seconds: float | None, lang: Language) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from orihon import codec
 from orihon.records import Event, Message, PlanEntry, Record, Summary, ToolCall
-from orihon.terminal import fitted, one_line, visible
+from orihon.terminal import fitted, one_line, printable
 
 INDENT = "  "
 ENOUGH = 2000  # characters of a text that one line can show
@@ -31,7 +31,7 @@ class Lines:
     def indented(self, text: str) -> str:
         """A text under a heading."""
         if self.full:
-            return "\n".join(INDENT + line for line in visible(text).splitlines() or [""])
+            return "\n".join(INDENT + line for line in printable(text).splitlines() or [""])
         return fitted(INDENT + one_line(text[:ENOUGH]), self.width)
 
 

@@ -15,8 +15,7 @@ from orihon.cli.live import Live
 from orihon.config import load
 from orihon.engine import Orihon, open_engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
-from orihon.ops.access import Desk, principal, user_of
-from orihon.ops.audit import audit_of
+from orihon.ops.access import seen_by, user_of
 from orihon.records import Message, TaskRow
 from orihon.task.lifecycle import can_resume, check_resume
 
@@ -48,8 +47,8 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
         )
     settings = load()
     options["user"] = user_of(settings, options["user"])
-    with open_engine(options["store"], settings=settings) as engine, Live() as live:
-        found = seen_by(engine).row(uuid) if uuid else None
+    with open_engine(options["store"], settings=settings, user=seen_by(settings)) as engine, Live() as live:
+        found = engine.row(uuid) if uuid else None
         name = found.uuid if found else str(uuids.uuid4())
         try:
             if found is not None:
@@ -66,11 +65,6 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
         _print(engine, row, as_json=as_json)
         if row.status != "completed":
             raise RunError(f"Task {row.uuid[:8]} {row.status}: {row.error_message or row.reason}", hint=_hint(row))
-
-
-def seen_by(engine: Orihon) -> Desk:
-    """The store as the person sees it who runs this."""
-    return Desk(engine.store, principal(engine.settings), through="run", audit=audit_of(engine.store))
 
 
 def _started(engine: Orihon, what: str, uuid: str, options: dict[str, Any], live: Live) -> TaskRow:

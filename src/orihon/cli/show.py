@@ -12,7 +12,7 @@ import msgspec
 
 from orihon import codec
 from orihon.cli.options import json_option, language_option, store_option, uuid_argument
-from orihon.cli.people import Language, duration, language, moment
+from orihon.cli.people import duration, language, moment
 from orihon.cli.records import Lines, line_of
 from orihon.config import load
 from orihon.errors import UsageError
@@ -21,7 +21,7 @@ from orihon.ops.show import NEWEST, Overview, follow, overview, whole
 from orihon.records import Record
 from orihon.task.reader import Reader
 from orihon.task.window import Window
-from orihon.terminal import one_line
+from orihon.terminal import Language, one_line
 
 LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
     "summaries": Reader.summaries,

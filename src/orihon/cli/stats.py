@@ -10,7 +10,7 @@ import msgspec
 
 from orihon.cli.ls import print_tasks
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
-from orihon.cli.people import Language, duration, language
+from orihon.cli.people import duration, language
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.ops.access import Desk, opened_desk
@@ -19,7 +19,7 @@ from orihon.ops.ls import tasks
 from orihon.ops.stats import Measure, Statistics, statistics
 from orihon.ops.tally import Tally, counted
 from orihon.stores.base import Query
-from orihon.terminal import columns, fitted, one_line, padded
+from orihon.terminal import Language, columns, fitted, one_line, padded
 
 TITLE = "Context Storage Statistics"
 USERS, NEWEST = 10, 10

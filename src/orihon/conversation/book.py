@@ -85,7 +85,7 @@ def resume(engine: Orihon, uuid: str, *, tell: Tell | None = None, **options: An
 def listing(engine: Orihon, directory: Path | None = None, *, user: str | None = None) -> list[Listed]:
     """The conversations of a directory, or of all, the one that was used last first; perhaps only those of a user."""
     place = place_of(directory) if directory is not None else None
-    rows = engine.store.find(Query(status=("running", "paused", "failed"), user=user))
+    rows = engine.store.find(Query(status=("running", "paused", "failed"), user=engine.user or user))
     found = (_listed(engine.store, row) for row in rows if row.task_type == TYPE and place in {None, row.repo})
     return sorted((one for one in found if one is not None), key=lambda one: one.updated_at, reverse=True)
 

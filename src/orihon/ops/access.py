@@ -72,6 +72,12 @@ def user_of(settings: Settings, given: str | None) -> str | None:
     return given if who.admin else who.user
 
 
+def seen_by(settings: Settings) -> str | None:
+    """Whose tasks the person sees who runs this; None means everybody's."""
+    who = principal(settings)
+    return None if who.admin else who.user
+
+
 def require_admin(settings: Settings, what: str) -> None:
     """Refuse what only an administrator may do."""
     if not principal(settings).admin:

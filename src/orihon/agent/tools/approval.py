@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Callable
 from difflib import unified_diff
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Literal
 
 from orihon.agent.tools.writing import Change
 from orihon.errors import ToolError, UsageError
+from orihon.terminal import printable
 
 Approve = Literal["ask", "edits", "all"]
 Kind = Literal["edit", "run"]
@@ -59,16 +59,6 @@ def visible(text: str) -> str:
     """A question that cannot move the cursor, turn the writing round or hide a part of itself."""
     more = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
     return printable(text[:MAX_CHARS]) + more
-
-
-def printable(text: str) -> str:
-    """A text that a terminal only writes: what could do something else is shown as its code."""
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    harmless = character.isprintable() or character in "\n\t\u200d" or unicodedata.category(character) == "Zs"
-    return character if harmless else ascii(character)[1:-1]
 
 
 def _at_the_terminal() -> Ask | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from orihon.conversation import book
 from orihon.conversation.chat import looking, saving, sticking, turning
 from orihon.conversation.chat.paths import paths
-from orihon.conversation.chat.words import Language
 from orihon.errors import UsageError
+from orihon.terminal import Language
 
 if TYPE_CHECKING:
     from orihon.conversation.chat.sitting import Chat

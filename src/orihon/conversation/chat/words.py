@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-Language = Literal["en", "ja"]
-
-
-def language_of(environ: Mapping[str, str]) -> Language:
-    """The language of messages, as every program finds it: the first of these that is set."""
-    names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    return "ja" if next(filter(None, names), "").startswith("ja") else "en"
+from orihon.terminal import Language
 
 
 class Words:
