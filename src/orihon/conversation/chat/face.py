@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Protocol, TextIO
 
-from orihon.agent.tools.approval import printable
+from orihon.terminal import printable
 
 
 class Face(Protocol):

@@ -6,7 +6,6 @@ import sys
 
 from orihon.conversation.chat.face import write
 from orihon.conversation.chat.words import Words
-from orihon.terminal import printable
 
 
 class Plain:

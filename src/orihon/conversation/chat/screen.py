@@ -20,7 +20,6 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from orihon.conversation.chat import typed
 from orihon.conversation.chat.face import write
 from orihon.conversation.chat.words import Words
-from orihon.terminal import printable
 
 Offer = Callable[[str], Iterable[tuple[str, int]]]
 PROMPT, MORE = "> ", "… "
