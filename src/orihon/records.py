@@ -18,6 +18,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["pending", "running", "paused", "completed", "stopped", "failed"]
 Activity = Literal["initializing", "processing", "compressing", "completing", ""]
 SummaryKind = Literal["rolling", "final", "tangent"]
+Archived = Literal["", "gzip", "going", "stub"]  # whole, whole and compressed, on the way to a stub, only that
 PlanKind = Literal["plan", "revision", "reflection", "verification", "replan_decision"]
 
 MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps
@@ -218,6 +219,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
     attempts: Count = 0
     priority: int = 0
     kept: bool = False
+    archived: Archived = ""  # what retention has left of the directory
     linked_key: str | None = None  # the issue that became this pull request, or the other way round
     final_summary: str | None = None
     handoff: str | None = None  # JSON: what a later run wants to know of plan and tools when the directory is gone

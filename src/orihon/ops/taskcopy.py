@@ -15,7 +15,7 @@ from orihon.ops.blobs import named, renamed
 from orihon.ops.tally import Tally
 from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
 from orihon.secrets import mask
-from orihon.stores.base import LISTS, Lease, Problem, Store
+from orihon.stores.base import LISTS, Lease, Problem, Store, newest
 
 R = TypeVar("R", bound=Record)
 Owner = TypeVar("Owner", Message, Part, Call)
@@ -43,7 +43,7 @@ class TaskCopy:
     """One task; the lease of the target is taken only if there is something to write."""
 
     def __init__(self, source: Store, target: Store, row: TaskRow, tally: Tally, flawed: set[str]) -> None:
-        self.source, self.target, self.row, self.tally, self.flawed = source, target, row, tally, flawed
+        self.source, self.target, self.row, self.tally, self.flawed = source, target, _whole_or_stub(row), tally, flawed
         self.uuid = row.uuid
         self.notes: list[str] = []
         self._lease: Lease | None = None
@@ -53,7 +53,7 @@ class TaskCopy:
     def run(self) -> Figures:
         """Do it; Conflict names what differs, and leaves the target as it was."""
         # the lists that name messages end first, so that what they name is there
-        ends = {kind: self._newest(kind) for kind in reversed(KINDS)}
+        ends = {kind: newest(self.source, self.uuid, kind) for kind in reversed(KINDS)}
         if self.row.lease_owner is not None:
             self.notes.append("it has a writer at the source; what was there at the start is copied.")
         try:
@@ -71,17 +71,6 @@ class TaskCopy:
             figures = msgspec.structs.replace(self._walk(ends, "prove"), appended=figures.appended)
         self._compare_rows()
         return figures
-
-    def _newest(self, kind: type[Record]) -> int:
-        """The last number that the source has now; a broken line at the end does not hide it."""
-        _, field = LISTS[kind]
-        newest = 0
-        for first in (-1, -64, 1):
-            for record in self.source.read(self.uuid, kind, first=first):
-                newest = getattr(record, field)
-            if newest:
-                break
-        return newest
 
     # what is not in a list
 
@@ -115,7 +104,7 @@ class TaskCopy:
             raise Conflict(f"Its row has another {name} in the target.", hint=HINT)
 
     def _row_differences(self) -> list[str]:
-        there = self.target.row(self.uuid)
+        there = _whole_or_stub(self.target.row(self.uuid))
         return [name for name in COLUMNS if getattr(there, name) != getattr(self.row, name)]
 
     # lists
@@ -242,3 +231,8 @@ class TaskCopy:
             return
         if there != data:
             raise Conflict(f"Blob {blob.sha256} differs in the target.", hint=HINT)
+
+
+def _whole_or_stub(row: TaskRow) -> TaskRow:
+    """Whether a store keeps a task compressed is its own affair; whether only a stub is left is not."""
+    return msgspec.structs.replace(row, archived="stub" if row.archived in {"going", "stub"} else "")

@@ -8,7 +8,7 @@ is at most one, and the store refuses whoever lost his.
     store.find(query)      rows, newest first
     store.read(uuid, kind) records of one kind in order, in bounded memory
     store.blob(uuid, sha)  bytes, checked against their name
-    store.delete(uuid)     the task is gone, and so is its row
+    store.delete(uuid)     the task is gone, and so is its row; or all but what a later task inherits
     store.close()
     lease.append(record)   when it returns, kill -9 cannot take the record back
     lease.put(data)        a blob, on disk before a line can name it
@@ -39,6 +39,7 @@ from orihon import codec
 from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
 from orihon.funnel import admit
 from orihon.records import (
+    Archived,
     Blob,
     Event,
     Fold,
@@ -111,16 +112,27 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     created_from: str | None = None
     created_to: str | None = None
     completed_from: str | None = None
+    ended_from: str | None = None
+    ended_before: str | None = None  # and ended; one that does not say when counts from its beginning
     kept: bool | None = None
+    archived: tuple[Archived, ...] = ()
     order: Order = "created"  # the newest, the longest, the largest first
     limit: int | None = None
     offset: int = 0
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """What an archive saved."""
+
+    before_bytes: int
+    after_bytes: int
 
 
 class Store(ABC):
     """Where the bytes of tasks live."""
 
     leases_expire: ClassVar[bool]  # or are they held until the holder gives them back or dies?
+    archives: ClassVar[bool] = False  # whether `archive` can make a task smaller
 
     def __init__(self, url: str, options: Options | None = None) -> None:
         self.url = url
@@ -139,8 +151,11 @@ class Store(ABC):
         """The bytes of a blob; Corrupt when they are not those that were put there."""
 
     @abstractmethod
-    def delete(self, uuid: str) -> None:
-        """Remove a task whole. A task that somebody writes is refused with LeaseHeld."""
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
+        """Remove a task whole; with `stub`, all but its metadata and its row. One that is written now is LeaseHeld.
+
+        One that was written since its row had this `fence` is a Conflict.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -186,6 +201,19 @@ class Store(ABC):
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
         """What the rows add up to, group by group; a store that can sum does it itself."""
         return summed(self.find(query), by)
+
+    def count(self, query: Query) -> tuple[int, int]:
+        """How many tasks there are, and how many bytes they have; limit and offset do not count."""
+        sizes = [row.size_bytes if row.packed_bytes is None else row.packed_bytes for row in self.find(query)]
+        return len(sizes), sum(sizes)
+
+    def archive(self, uuid: str, *, fence: int) -> Packed:
+        """Keep an ended task in less room; everybody reads it as before. Refused like `delete`."""
+        raise UsageError(f"{self.url} does not compress task {uuid}.", hint=f"Delete it instead; fence {fence}.")
+
+    def tidy(self) -> int:
+        """Finish deletions that were interrupted, and give room back to the disk; how many bytes."""
+        return 0
 
     def row(self, uuid: str) -> TaskRow:
         """The row of one task."""
@@ -372,3 +400,13 @@ def first_row(metadata: Metadata, status: Status, fence: int) -> TaskRow:
         updated_at=metadata.created_at,
         fence=fence,
     )
+
+
+def newest(store: Store, uuid: str, kind: type[Record]) -> int:
+    """The last number of a list; a broken line at the end does not hide it. 0 when there is none."""
+    _, field = LISTS[kind]
+    for first in (-1, -64, 1):
+        found = max((getattr(record, field) for record in store.read(uuid, kind, first=first)), default=0)
+        if found:
+            return int(found)
+    return 0

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from orihon.codec import clean_text, cleaned
-from orihon.errors import UsageError
+from orihon.errors import Conflict, UsageError
 from orihon.funnel import admit
 from orihon.records import Metadata, TaskRow
 from orihon.secrets import KnownSecrets, mask
@@ -60,3 +60,9 @@ def checked_changes(
         hint = "orihon.records.TaskRow says what each column holds."
         raise UsageError(f"The row cannot be changed so: {error}.", hint=hint) from error
     return changes | texts, add
+
+
+def refuse_if_changed(row: TaskRow, fence: int | None) -> None:
+    """Refuse to remove what somebody has written, kept or resumed since it was looked at."""
+    if fence is not None and row.fence != fence:
+        raise Conflict(f"Somebody has written task {row.uuid} since it was looked at.")

@@ -36,6 +36,7 @@ SCHEMA_VERSION = 3
 _COUNT = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {  # columns of `tasks` that a file of schema 1 or 2 lacks
     "handoff": "TEXT",
+    "archived": "TEXT NOT NULL DEFAULT ''",
     "message_count": _COUNT,
     "size_bytes": _COUNT,
     "packed_bytes": "INTEGER",
@@ -92,6 +93,8 @@ class Database:
 
     def _set_up(self) -> None:
         self.connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        if self.connection.execute("PRAGMA page_count").fetchone() == (0,):
+            self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it can be had for a new file only
         (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreUnavailable(f"{self.path} cannot have a write-ahead log here.", hint="Use a local disk.")

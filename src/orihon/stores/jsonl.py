@@ -22,8 +22,9 @@ from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, StoreUnavailable
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
-from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
-from orihon.stores.checks import checked, checked_task
+from orihon.stores.archiving import archive, cut_down
+from orihon.stores.base import LISTS, Lease, Options, Packed, Problem, Query, Store
+from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.database import Database
 from orihon.stores.files import (
     directory_handle,
@@ -38,7 +39,7 @@ from orihon.stores.files import (
 from orihon.stores.index import Index, stands
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.making import PLACES, TRASH, clear_up, forget, remove
-from orihon.stores.recovery import reconcile
+from orihon.stores.recovery import load, reconcile
 from orihon.stores.sources import PlainSource, Source, lines_from, open_gzip, start_of_last, whole_size
 from orihon.stores.totals import By, Totals
 
@@ -49,6 +50,7 @@ class JsonlStore(Store):
     """Tasks in directories."""
 
     leases_expire = False
+    archives = True
 
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
         self.base = Path(directory)
@@ -132,7 +134,7 @@ class JsonlStore(Store):
         directory = self.open_task(uuid)
         try:
             with disk_errors(f"Blob {sha256} cannot be read"), directory_handle("blobs", directory) as within:
-                data = read_file(checked(sha256), within)
+                data = _blob(checked(sha256), within)
         except StoreUnavailable as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise NotFound(kind="blob", id=sha256) from None
@@ -145,12 +147,17 @@ class JsonlStore(Store):
             )
         return data
 
-    def delete(self, uuid: str) -> None:
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
+        if stub:
+            cut_down(self, uuid, fence)
+            return
         directory = self.open_task(uuid)
         try:
             with disk_errors(f"Task {uuid} cannot be deleted"):
                 lock = LockFile.take(uuid, directory)
                 try:
+                    if fence is not None:
+                        refuse_if_changed(load(self, uuid, directory)[1], fence)
                     self._delete(uuid, self.base / f"{TRASH}{uuid}")
                 finally:
                     lock.release()
@@ -172,6 +179,12 @@ class JsonlStore(Store):
             forget(self, uuid)
         else:
             remove(gone)
+
+    def archive(self, uuid: str, *, fence: int) -> Packed:
+        return archive(self, uuid, fence)
+
+    def count(self, query: Query) -> tuple[int, int]:
+        return rows.count(self.database, query)
 
     def close(self) -> None:
         try:
@@ -236,13 +249,23 @@ def open_list(name: str, uuid: str, directory: int) -> Source | None:
         return None
     within = open_directory(folder, directory) if folder else os.dup(directory)
     try:
-        if exists(file, within):
-            return PlainSource(open_file(file, os.O_RDONLY, within))
-        if exists(f"{file}.gz", within):
-            return open_gzip(open_file(f"{file}.gz", os.O_RDONLY, within))
+        for _ in range(2):  # it may be compressed, or unpacked, between two looks
+            with suppress(FileNotFoundError):
+                return PlainSource(open_file(file, os.O_RDONLY, within))
+            with suppress(FileNotFoundError):
+                return open_gzip(open_file(f"{file}.gz", os.O_RDONLY, within))
         return None
     finally:
         os.close(within)
+
+
+def _blob(sha256: str, within: int) -> bytes:
+    """The bytes of a blob, plain or compressed."""
+    try:
+        return read_file(sha256, within)
+    except FileNotFoundError:
+        with closing(open_gzip(open_file(f"{sha256}.gz", os.O_RDONLY, within))) as packed:
+            return packed.read_at(0, packed.size)
 
 
 def _start(name: str, source: Source, first: int, directory: int, more: int) -> int:

@@ -15,7 +15,7 @@ from orihon import codec
 from orihon.errors import LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import LISTS, Lease
+from orihon.stores.base import LISTS, Lease, newest
 from orihon.stores.files import disk_errors, exists, open_directory, replace_file, size_of, sync
 from orihon.stores.heartbeat import Heartbeat
 from orihon.stores.identity import me
@@ -64,13 +64,27 @@ class JsonlLease(Lease):
         store.leases.add(self)
 
     def _begin(self) -> None:
-        for name, _ in LISTS.values():
-            if name != "metadata" and self._is_there(name):
-                self._open(name)
-        if "messages" in self._lists:
-            self._open_index()
+        there = [name for name, field in LISTS.values() if field and self._is_there(name)]
+        # whoever only changes the row leaves a compressed task as it is
+        self._packed = bool(self.row.archived) or any(self._is_packed(name) for name in there)
+        if not self._packed:
+            self._open_lists(there)
         self._lock_file.say(self.fence)
         self._save({"fence": self.fence}, durable=False, whole_row=True)
+
+    def _open_lists(self, names: list[str]) -> None:
+        for name in names:
+            self._open(name)
+        if "messages" in self._lists:
+            self._open_index()
+
+    def _unpack(self) -> None:
+        """Somebody wants to write what retention had compressed; the state first, so that it is compressed again."""
+        if self._packed:
+            with disk_errors(f"Task {self.uuid} cannot be unpacked"):
+                self._save({"archived": ""}, durable=False)
+                self._open_lists([name for name, field in LISTS.values() if field and self._is_there(name)])
+            self._packed = False
 
     @classmethod
     def create(cls, store: JsonlStore, metadata: Metadata, status: Status) -> JsonlLease:
@@ -105,18 +119,22 @@ class JsonlLease(Lease):
     # the verbs
 
     def last(self, kind: type[Record]) -> int:
+        if self._packed:
+            return newest(self.store, self.uuid, kind)
         list_file = self._lists.get(LISTS[kind][0])
         return list_file.last if list_file is not None else 0
 
     def append(self, record: Record) -> int:
         self._check()  # before the lock, which a forked child may find locked for ever
         with self.lock:
+            self._unpack()
             list_file = self._lists.get(LISTS.get(type(record), ("", ""))[0])
             if list_file is not None and list_file.doubtful:
                 list_file.look_again()
             return super().append(record)
 
     def write(self, name: str, number: int, line: bytes, record: Record) -> None:
+        self._unpack()
         list_file = self._lists.get(name) or self._open(name)
         offset = list_file.append(line, number)
         if isinstance(record, Message):
@@ -268,6 +286,10 @@ class JsonlLease(Lease):
             return False
         within = self._folder(folder)
         return exists(file, within) or exists(f"{file}.gz", within)
+
+    def _is_packed(self, name: str) -> bool:
+        folder, file = self._place(name)
+        return not exists(file, self._folder(folder))
 
     def _folder(self, name: str) -> int:
         """A handle on a directory inside the task's, made when it is first needed."""

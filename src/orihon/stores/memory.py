@@ -17,7 +17,7 @@ from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
 from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store, first_row
-from orihon.stores.checks import checked_task
+from orihon.stores.checks import checked_task, refuse_if_changed
 from orihon.stores.identity import me
 from orihon.stores.totals import seconds_of
 
@@ -75,11 +75,18 @@ class MemoryStore(Store):
             raise NotFound(kind="blob", id=sha256)
         return blobs[sha256]
 
-    def delete(self, uuid: str) -> None:
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
         with self.guard:
-            if self._task(uuid).holder is not None:
+            task = self._task(uuid)
+            if task.holder is not None:
                 raise LeaseHeld(f"Task {uuid} is being written; it is not deleted.", owner=str(me()))
-            del self.tasks[uuid]
+            refuse_if_changed(task.row, fence)
+            if stub:
+                task.row = msgspec.structs.replace(task.row, archived="stub")
+                task.blobs = {}
+                task.lists = {name: records if name == "metadata" else {} for name, records in task.lists.items()}
+            else:
+                del self.tasks[uuid]
 
     def close(self) -> None:
         for task in list(self.tasks.values()):
@@ -160,5 +167,15 @@ def _matches(row: TaskRow, query: Query) -> bool:
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at <= query.created_to)
         and (query.completed_from is None or (row.completed_at or "") >= query.completed_from)
+        and (query.ended_from is None or (_has_ended(row) and (row.completed_at or row.created_at) >= query.ended_from))
+        and (
+            query.ended_before is None
+            or (_has_ended(row) and (row.completed_at or row.created_at) < query.ended_before)
+        )
         and (query.kept is None or row.kept == query.kept)
+        and (not query.archived or row.archived in query.archived)
     )
+
+
+def _has_ended(row: TaskRow) -> bool:
+    return row.status in {"completed", "stopped", "failed"}

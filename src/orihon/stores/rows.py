@@ -26,6 +26,8 @@ ORDERS = {
     "messages": "message_count",
     "size": "size_bytes",
 }
+# word for word as the index has it
+ENDED = "status IN ('completed', 'stopped', 'failed') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
 
 
@@ -138,6 +140,15 @@ def _newest(database: Database, query: Query) -> Iterator[TaskRow]:
         values += [last.created_at, last.uuid]
 
 
+def count(database: Database, query: Query) -> tuple[int, int]:
+    """How many rows there are, and the bytes of their tasks; limit and offset do not count."""
+    conditions, values = _conditions(query)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    figures = "count(*), ifnull(sum(ifnull(packed_bytes, size_bytes)), 0)"
+    ((found, size_bytes),) = database.all(f"SELECT {figures} FROM tasks {where}", *values)  # noqa: S608
+    return found, size_bytes
+
+
 def row_of(values: tuple[Any, ...]) -> TaskRow:
     """A row as SQLite gives it."""
     fields = dict(zip(COLUMNS, values, strict=True))
@@ -156,7 +167,10 @@ def _conditions(query: Query, *, index: str = "") -> tuple[list[str], list[Any]]
         ("created_at >= ?", query.created_from),
         ("created_at <= ?", query.created_to),
         ("completed_at >= ?", query.completed_from),
+        (f"{ENDED} >= ?", query.ended_from),
+        (f"{ENDED} < ?", query.ended_before),
         ("kept = ?", query.kept),
+        (f"archived IN ({', '.join('?' * len(query.archived))})", query.archived or None),
         (f"{index}status IN ({', '.join('?' * len(query.status))})", query.status or None),
     ):
         if value is not None:

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from orihon.codec import MAX_LINE_BYTES
 from orihon.errors import Corrupt
+from orihon.stores.files import write_all
 
 BLOCK_BYTES = 256 * 1024
 
@@ -149,7 +150,7 @@ def compress(source: Source, target: int) -> None:
         body = packer.compress(block) + packer.flush()
         length = _HEADER.size + len(body) + _TRAILER.size
         header = _HEADER.pack(_MAGIC, 0, b"\0\xff", 12, *_OURS, 8, length, len(block))
-        os.write(target, header + body + _TRAILER.pack(zlib.crc32(block), len(block) & 0xFFFFFFFF))
+        write_all(target, header + body + _TRAILER.pack(zlib.crc32(block), len(block) & 0xFFFFFFFF))
 
 
 def _blocks(source: Source) -> Iterator[bytes]:

@@ -26,9 +26,10 @@ from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, NotWritten
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
 from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
-from orihon.stores.checks import checked, checked_task
+from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.database import Database
 from orihon.stores.identity import Owner, is_alive, me
+from orihon.stores.sweeping import GOING, GONE, MARK, finish, give_back, sweep, sweep_at_once
 from orihon.stores.totals import By, Totals
 
 # where each list lives, and the column that numbers it
@@ -42,6 +43,9 @@ PAGE = (
 LAST = "SELECT ifnull(max({number}), 0) FROM {table} WHERE uuid = ?"
 TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WHERE uuid = ?"
 TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
+GO, FALL = "DELETE FROM tasks WHERE uuid = ?", "UPDATE tasks SET archived = 'going' WHERE uuid = ?"
+FALLEN = "UPDATE tasks SET archived = 'stub' WHERE uuid = ? AND archived = 'going'"
+SWEPT = (("blobs", "sha256"), *(place for name, place in TABLES.items() if name != "metadata"))
 NO_NUMBER = 2**63 - 1
 
 
@@ -82,6 +86,7 @@ class SqliteStore(Store):
             if create is not None:
                 _create(connection, create, status)
             self._refuse_if_held(connection, uuid)
+            _finish_going(connection, uuid)
             holder = Holder(**msgspec.structs.asdict(me()), since=codec.now())
             owner = msgspec.json.encode(holder).decode()
             connection.execute(TAKE, (owner, holder.since, uuid))
@@ -119,21 +124,36 @@ class SqliteStore(Store):
             raise Corrupt(f"The bytes of blob {sha256} are not those that were put there.", where=str(self.reader.path))
         return data
 
-    def delete(self, uuid: str) -> None:
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
         try:
-            self._delete(uuid)
+            self._delete(uuid, fence, FALL if stub else GO)
         except NotWritten:  # the disk is full, and this is how it gets room again
             if not reserve.give(self.reserve):
                 raise
-            self._delete(uuid)
+            self._delete(uuid, fence, FALL if stub else GO)
             reserve.keep(self.reserve)
+        if stub:
+            sweep(self.writer, uuid, SWEPT, GOING)
+            self.writer.change(FALLEN, uuid, durable=self.syncs)
+        else:
+            sweep(self.writer, uuid, (*SWEPT, TABLES["metadata"]), GONE)
 
-    def _delete(self, uuid: str) -> None:
+    def _delete(self, uuid: str, fence: int | None, statement: str) -> None:
+        """Out of sight in one step."""
         checked(uuid)
         with self.writer.transaction(durable=self.syncs) as connection:
             self._refuse_if_held(connection, uuid)
-            for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
-                connection.execute(f"DELETE FROM {table} WHERE uuid = ?", (uuid,))  # noqa: S608 - a name from above
+            refuse_if_changed(rows.get(connection, uuid), fence)
+            connection.execute(statement, (uuid,))
+            if statement == GO:
+                connection.execute(MARK, (uuid,))
+
+    def count(self, query: Query) -> tuple[int, int]:
+        return rows.count(self.reader, query)
+
+    def tidy(self) -> int:
+        finish(self.writer, (*SWEPT, TABLES["metadata"]))
+        return give_back(self.writer)
 
     def close(self) -> None:
         with ExitStack() as last_to_first:  # all of them, also when one fails
@@ -165,9 +185,16 @@ def _create(connection: sqlite3.Connection, metadata: Metadata, status: Status) 
     uuid = checked(metadata.uuid)
     if connection.execute("SELECT 1 FROM tasks WHERE uuid = ?", (uuid,)).fetchone():
         raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
+    sweep_at_once(connection, uuid, (*SWEPT, TABLES["metadata"]))  # of one with this id, whose deletion was cut short
     rows.insert(connection, first_row(metadata, status, fence=0))
     line = codec.encode(metadata).decode()
     connection.execute("INSERT INTO metadata (uuid, id, line) VALUES (?, 1, ?)", (uuid, line))
+
+
+def _finish_going(connection: sqlite3.Connection, uuid: str) -> None:
+    """Whoever takes a task finds a stub, not what is left of one that was being cut down when the power failed."""
+    if connection.execute(FALLEN, (uuid,)).rowcount:
+        sweep_at_once(connection, uuid, SWEPT)
 
 
 def last_numbers(connection: sqlite3.Connection, uuid: str) -> dict[str, int]:

@@ -28,8 +28,8 @@ _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
     *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
     *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
-    *("resume_count", "attempts", "priority", "kept", "linked_key", "final_summary", "handoff", "fence", "process_id"),
-    *("hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
+    *("resume_count", "attempts", "priority", "kept", "archived", "linked_key", "final_summary", "handoff", "fence"),
+    *("process_id", "hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
     *("summarised_tokens", "summary_tokens"),
 )
 

@@ -27,10 +27,11 @@ from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
 from orihon.stores.spill import SPILL_BYTES
 from orihon.stores.totals import Totals
 from orihon.testing.machine import play
+from orihon.testing.retention import RetentionContract
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
 
-class StoreContract:
+class StoreContract(RetentionContract):
     """Subclass it, say how to open your store, and run pytest."""
 
     survives: ClassVar[bool] = False

@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from orihon import codec
 from orihon.errors import Corrupt
@@ -121,10 +121,11 @@ class ListLook:
                 )
 
     def _has_blob(self, sha256: str) -> bool:
-        try:
-            return stat.S_ISREG(os.stat(f"blobs/{sha256}", dir_fd=self.directory, follow_symlinks=False).st_mode)
-        except (OSError, ValueError):
-            return False
+        for name in (sha256, f"{sha256}.gz"):
+            with suppress(OSError, ValueError):
+                if stat.S_ISREG(os.stat(f"blobs/{name}", dir_fd=self.directory, follow_symlinks=False).st_mode):
+                    return True
+        return False
 
     def _blobs(self) -> Iterator[Finding]:
         try:
@@ -139,19 +140,24 @@ class ListLook:
         where = f"{self.where}/blobs/{name}"
         digest = hashlib.sha256()
         try:
-            with open_quietly(name, folder) as fd:
-                while block := os.read(fd, BLOCK_BYTES):
+            with open_quietly(name, folder) as fd, closing(_opened(name, os.dup(fd))) as source:
+                for place in range(0, source.size, BLOCK_BYTES):
+                    block = source.read_at(place, BLOCK_BYTES)
                     digest.update(block)
                     self.tally.add(size_bytes=len(block))
-        except OSError as error:
+        except (OSError, Corrupt) as error:
             yield problem(where, f"It cannot be read: {reason_of(error)}")
             return
-        if digest.hexdigest() != name:
+        if digest.hexdigest() != name.removesuffix(".gz"):
             yield problem(
                 where,
                 "Its bytes are not those that were stored (their sha256 differs); whoever asks for it hears so. "
                 "What the line that names it says itself is still there.",
             )
+
+
+def _opened(name: str, fd: int) -> Source:
+    return open_gzip(fd) if name.endswith(".gz") else PlainSource(fd)
 
 
 def _decoded(line: Line, kind: type[Record]) -> tuple[Record | None, str]:

@@ -28,6 +28,7 @@ from orihon.stores.database import Database
 from orihon.stores.files import PRIVATE_FILE
 from orihon.stores.identity import is_alive
 from orihon.stores.sqlite import TABLES, Holder
+from orihon.stores.sweeping import LEFT
 
 # ruff: noqa: S608 - the statements are put together from the names of tables and columns that stand in the code
 FREE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
@@ -112,6 +113,8 @@ def _look(connection: sqlite3.Connection, tally: Tally) -> Iterator[Finding]:
         yield from _orphans(connection, TABLES[name][0])
     yield from not_too_many("blobs", _blobs(connection, tally))
     yield from _orphans(connection, "blobs")
+    for (uuid,) in connection.execute(LEFT):
+        yield note(f"task {uuid}", "Somebody deletes it, or was interrupted; `orihon clean` finishes that.")
     bare = "SELECT uuid FROM tasks WHERE uuid NOT IN (SELECT uuid FROM metadata)"
     for (uuid,) in connection.execute(bare):
         yield problem(f"task {uuid}", "Its metadata are missing: what it worked on is in its row only.")
@@ -161,6 +164,7 @@ def _blobs(connection: sqlite3.Connection, tally: Tally) -> Iterator[Finding]:
 
 
 def _orphans(connection: sqlite3.Connection, table: str) -> Iterator[Finding]:
-    lost = f"SELECT uuid, count(*) FROM {table} WHERE uuid NOT IN (SELECT uuid FROM tasks) GROUP BY uuid"
+    known = f"SELECT uuid FROM tasks UNION ALL {LEFT}"
+    lost = f"SELECT uuid, count(*) FROM {table} WHERE uuid NOT IN ({known}) GROUP BY uuid"
     for uuid, count in connection.execute(lost):
         yield problem(f"task {uuid}", f"It has {count:,} rows in {table}, but none in tasks, so nobody reads them.")

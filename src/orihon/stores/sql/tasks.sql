@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     attempts INTEGER NOT NULL DEFAULT 0,
     priority INTEGER NOT NULL DEFAULT 0,
     kept INTEGER NOT NULL DEFAULT 0,
+    archived TEXT NOT NULL DEFAULT '',
     linked_key TEXT,
     final_summary TEXT,
     handoff TEXT,
@@ -60,3 +61,7 @@ CREATE INDEX IF NOT EXISTS idx_tasks_figures ON tasks(
     created_at, status, user, started_at, completed_at, total_tokens, llm_call_count, message_count, size_bytes, kept,
     uuid
 );
+-- what retention asks, and all that it asks, of tasks that have ended; those that run do not touch it
+CREATE INDEX IF NOT EXISTS idx_tasks_ended ON tasks(
+    coalesce(completed_at, created_at), status, archived, kept, user, size_bytes, packed_bytes
+) WHERE status IN ('completed', 'stopped', 'failed');

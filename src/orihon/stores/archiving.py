@@ -1,0 +1,146 @@
+"""How an ended task in plain files is kept in less room, and how it is cut down to what a later one inherits.
+
+A list is compressed beside the plain one, read back and compared, put in its place, and only then is the plain one
+removed, so that at every moment one of the two is whole. Readers take the plain one while there is one. A task that is
+cut down says so first (`going`) and when it is done (`stub`), so that whoever cleans next finishes what was begun.
+What `state.json` says comes before what the row says, as always.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from orihon.errors import Corrupt
+from orihon.records import Archived, TaskRow
+from orihon.stores import rows
+from orihon.stores.base import LISTS, Packed
+from orihon.stores.checks import refuse_if_changed
+from orihon.stores.files import directory_handle, disk_errors, exists, open_file, replace_file, sync
+from orihon.stores.lockfile import NAME, LockFile
+from orihon.stores.recovery import load
+from orihon.stores.sources import BLOCK_BYTES, GzipSource, PlainSource, compress
+from orihon.stores.state import encode_handoff, encode_state
+
+if TYPE_CHECKING:
+    from orihon.stores.jsonl import JsonlStore
+
+STUB = frozenset({"metadata.json", "state.json", "handoff.json", NAME})
+WORTH = 0.9  # a blob that stays larger than this share of itself (a picture) is left as it is
+
+
+def archive(store: JsonlStore, uuid: str, fence: int) -> Packed:
+    """Compress the lists of a task, and the blobs that get smaller by it."""
+    with _taken(store, uuid, fence, "cannot be compressed") as (directory, row):
+        before = size_of(directory)
+        for folder, name in _lists(uuid):
+            with suppress(FileNotFoundError), directory_handle(folder or ".", directory) as within:
+                pack(name, within)
+        with suppress(FileNotFoundError), directory_handle("blobs", directory) as within:
+            for name in sorted(os.listdir(within)):
+                if not name.startswith(".") and not name.endswith(".gz"):
+                    pack(name, within, worth=WORTH)
+        _say(store, directory, row, "gzip")
+        return Packed(before, size_of(directory))
+
+
+def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
+    """Leave nothing of a task but its stub; its row stays."""
+    with _taken(store, uuid, fence, "cannot be cut down") as (directory, row):
+        going = _say(store, directory, row, "going")
+        if going.final_summary is not None and not exists("handoff.json", directory):
+            replace_file("handoff.json", encode_handoff(going), directory, durable=True)
+        for name in sorted(set(os.listdir(directory)) - STUB):
+            if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=directory)
+            else:
+                os.unlink(name, dir_fd=directory)
+        sync(directory)
+        _say(store, directory, row, "stub")
+
+
+def pack(name: str, within: int, *, worth: float = 0) -> None:
+    """Put a compressed file in place of a plain one; with `worth`, only if it is smaller than this share of it."""
+    plain = PlainSource(open_file(name, os.O_RDONLY, within))
+    temporary = f".{name}.gz.new"
+    with closing(plain):
+        if not plain.size:
+            return  # `zcat` would find the end of nothing
+        try:
+            if not _compressed(plain, temporary, within, worth):
+                os.unlink(temporary, dir_fd=within)
+                return
+            os.replace(temporary, f"{name}.gz", src_dir_fd=within, dst_dir_fd=within)
+        except (OSError, Corrupt):
+            with suppress(OSError):  # it takes room on a disk that may be full
+                os.unlink(temporary, dir_fd=within)
+            raise
+    sync(within)
+    os.unlink(name, dir_fd=within)
+
+
+def _compressed(plain: PlainSource, temporary: str, within: int, worth: float) -> bool:
+    """Write the compressed file and read it back; whether it is small enough."""
+    fd = open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, within)
+    try:
+        compress(plain, fd)
+        sync(fd)
+        packed = GzipSource(fd)
+        if worth and os.fstat(fd).st_size > worth * plain.size:
+            return False
+        if packed.size != plain.size or any(
+            packed.read_at(place, BLOCK_BYTES) != plain.read_at(place, BLOCK_BYTES)
+            for place in range(0, plain.size, BLOCK_BYTES)
+        ):
+            raise Corrupt(f"{temporary} does not read as it was written.")
+        return True
+    finally:
+        os.close(fd)
+
+
+def size_of(directory: int) -> int:
+    """The bytes of all files in a task's directory."""
+    return sum(
+        os.stat(file, dir_fd=within, follow_symlinks=False).st_size
+        for _, _, files, within in os.fwalk(".", dir_fd=directory)
+        for file in files
+    )
+
+
+def _lists(uuid: str) -> Iterator[tuple[str, str]]:
+    from orihon.stores.jsonl import file_of  # noqa: PLC0415 - the two know each other
+
+    for name, field in LISTS.values():
+        if field:
+            folder, _, file = file_of(name, uuid).rpartition("/")
+            yield folder, file
+
+
+@contextmanager
+def _taken(store: JsonlStore, uuid: str, fence: int | None, what: str) -> Iterator[tuple[int, TaskRow]]:
+    """The directory of a task that nobody writes meanwhile, and its row as the files say it."""
+    directory = store.open_task(uuid)
+    try:
+        with disk_errors(f"Task {uuid} {what}"):
+            lock = LockFile.take(uuid, directory)
+            try:
+                _, row = load(store, uuid, directory)
+                refuse_if_changed(row, fence)
+                yield directory, row
+            finally:
+                lock.release()
+    finally:
+        os.close(directory)
+
+
+def _say(store: JsonlStore, directory: int, row: TaskRow, archived: Archived) -> TaskRow:
+    row = msgspec.structs.replace(row, archived=archived)
+    replace_file("state.json", encode_state(row), directory, durable=True)
+    store.database.write(lambda connection: rows.update(connection, row.uuid, {"archived": archived}, {}))
+    return row
