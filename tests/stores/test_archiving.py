@@ -45,7 +45,12 @@ def test_an_archive_is_small_private_and_whole(tmp_path):
         folder = store.path_of(row.uuid)
         plain = (folder / "messages.jsonl").read_bytes()
         saved = store.archive(row.uuid, fence=row.fence)
-        assert saved.after_bytes < saved.before_bytes / 2
+        before_bytes, after_bytes = saved
+        assert after_bytes < before_bytes / 2
+        assert (store.row(row.uuid).size_bytes, store.row(row.uuid).packed_bytes) == (
+            before_bytes - 20_000,
+            after_bytes,
+        )
         assert everything(store, row.uuid) == before
         assert gzip.decompress((folder / "messages.jsonl.gz").read_bytes()) == plain
         assert not list(folder.rglob("*.jsonl"))

@@ -83,6 +83,7 @@ def test_an_older_file_gets_its_sums(url):
         old.execute(f"DROP TRIGGER task_totals_{name}")
     old.execute("DROP TABLE task_totals")
     old.execute("DROP INDEX idx_tasks_figures")
+    old.execute("DROP INDEX idx_tasks_ended")
     for name in COLUMNS[COLUMNS.index("message_count") :]:
         old.execute(f"ALTER TABLE tasks DROP COLUMN {name}")
     old.execute("PRAGMA user_version = 2")

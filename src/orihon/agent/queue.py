@@ -175,13 +175,13 @@ class Recovered(msgspec.Struct, frozen=True):
     job: Job | None
 
 
-def recover(engine: Orihon) -> list[Recovered]:
+def recover(engine: Orihon, user: str | None = None) -> list[Recovered]:
     """Tasks whose process died: an ending that was begun is finished, a queued one goes back or fails.
 
-    One that nobody queued has failed as interrupted: whoever started it can resume it.
+    One that nobody queued has failed as interrupted: whoever started it can resume it. With a `user`, only his.
     """
     found = []
-    for row in list(engine.tasks(status="running")):
+    for row in list(engine.tasks(status="running", user=user)):
         try:
             with engine.store.lease(row.uuid) as lease:
                 task = engine.taken(lease)

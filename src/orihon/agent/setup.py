@@ -299,6 +299,12 @@ def _refuse(engine: Orihon, uuid: str, error: OrihonError, job: Job | None = Non
     return task.row
 
 
+def announce(settings: Settings, one: queue.Recovered) -> None:
+    """Say at its source that a task has ended whose process died."""
+    if one.job is not None and one.row.status not in {"pending", "running"}:
+        mark(settings, one.row, one.job)
+
+
 def mark(settings: Settings, row: TaskRow, job: Job) -> None:
     """Say at its source that a task has ended, where no handler could."""
     try:

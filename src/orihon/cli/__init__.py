@@ -20,12 +20,14 @@ from orihon.errors import OrihonError
 COMMANDS = {
     "audit": "show who looked at what",
     "chat": "talk with a model, in conversations that are kept",
+    "clean": "delete and compress what is old, and settle tasks whose process died",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
     "doctor": "look whether all is well with a store, and repair it",
     "enqueue": "put a task into the queue",
     "inherit": "show what a new task would take over from an earlier one",
+    "keep": "never clean a task",
     "ls": "list tasks",
     "pause": "ask one task, or all, to pause",
     "resume": "go on with a task that was paused or interrupted",
@@ -34,6 +36,7 @@ COMMANDS = {
     "similar": "find tasks like this one",
     "stats": "count tasks, disk, tokens and time",
     "stop": "end a task that is not wanted any more",
+    "unkeep": "let a task be cleaned again",
     "unpause": "let paused tasks go on",
     "worker": "take tasks out of the queue, one process each",
 }

@@ -11,7 +11,7 @@ import click
 
 from orihon.agent import queue
 from orihon.agent.checks import Drain
-from orihon.agent.setup import mark, run_queued
+from orihon.agent.setup import announce, run_queued
 from orihon.agent.sources import Source, open_source
 from orihon.agent.worker import TAKEN, Worker
 from orihon.cli import show_log
@@ -67,18 +67,13 @@ def worker(
     child += ["worker", "--store", url, "--task"]
     source = _source(place, settings) if place else None
     with open_engine(url, settings=settings) as engine:
-
-        def recovered(one: queue.Recovered) -> None:
-            if one.job is not None and one.row.status not in {"pending", "running"}:
-                mark(settings, one.row, one.job)
-
         Worker(
             engine,
             lambda uuid: [*child, uuid],
             jobs=jobs,
             health=health,
             find=_finder(engine, source, options) if source else None,
-            recovered=recovered,
+            recovered=lambda one: announce(settings, one),
         ).run(once=once)
 
 

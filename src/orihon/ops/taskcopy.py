@@ -15,7 +15,8 @@ from orihon.ops.blobs import named, renamed
 from orihon.ops.tally import Tally
 from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
 from orihon.secrets import mask
-from orihon.stores.base import LISTS, Lease, Problem, Store, newest
+from orihon.stores.base import LISTS, Lease, Problem, Store
+from orihon.stores.numbers import newest
 
 R = TypeVar("R", bound=Record)
 Owner = TypeVar("Owner", Message, Part, Call)

@@ -20,9 +20,10 @@ import msgspec
 from orihon.errors import Corrupt
 from orihon.records import Archived, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import LISTS, Packed
+from orihon.stores.base import LISTS
 from orihon.stores.checks import refuse_if_changed
 from orihon.stores.files import directory_handle, disk_errors, exists, open_file, replace_file, sync
+from orihon.stores.index import NAME as INDEX
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.recovery import load
 from orihon.stores.sources import BLOCK_BYTES, GzipSource, PlainSource, compress
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
 
 STUB = frozenset({"metadata.json", "state.json", "handoff.json", NAME})
+BLOCK = 512  # in which stat counts
 WORTH = 0.9  # a blob that stays larger than this share of itself (a picture) is left as it is
 
 
-def archive(store: JsonlStore, uuid: str, fence: int) -> Packed:
-    """Compress the lists of a task, and the blobs that get smaller by it."""
+def archive(store: JsonlStore, uuid: str, fence: int) -> tuple[int, int]:
+    """Compress the lists of a task, and the blobs that get smaller by it; the bytes of both before and after."""
     with _taken(store, uuid, fence, "cannot be compressed") as (directory, row):
-        before = size_of(directory)
+        before = _content_bytes(directory)
         for folder, name in _lists(uuid):
             with suppress(FileNotFoundError), directory_handle(folder or ".", directory) as within:
                 pack(name, within)
@@ -46,14 +48,15 @@ def archive(store: JsonlStore, uuid: str, fence: int) -> Packed:
             for name in sorted(os.listdir(within)):
                 if not name.startswith(".") and not name.endswith(".gz"):
                     pack(name, within, worth=WORTH)
-        _say(store, directory, row, "gzip")
-        return Packed(before, size_of(directory))
+        after = _content_bytes(directory)
+        _say(store, directory, row, "gzip", after)
+        return before, after
 
 
 def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
     """Leave nothing of a task but its stub; its row stays."""
     with _taken(store, uuid, fence, "cannot be cut down") as (directory, row):
-        going = _say(store, directory, row, "going")
+        going = _say(store, directory, row, "going", row.packed_bytes)
         if going.final_summary is not None and not exists("handoff.json", directory):
             replace_file("handoff.json", encode_handoff(going), directory, durable=True)
         for name in sorted(set(os.listdir(directory)) - STUB):
@@ -62,7 +65,7 @@ def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
             else:
                 os.unlink(name, dir_fd=directory)
         sync(directory)
-        _say(store, directory, row, "stub")
+        _say(store, directory, row, "stub", 0)
 
 
 def pack(name: str, within: int, *, worth: float = 0) -> None:
@@ -105,12 +108,13 @@ def _compressed(plain: PlainSource, temporary: str, within: int, worth: float) -
 
 
 def size_of(directory: int) -> int:
-    """The bytes of all files in a task's directory."""
-    return sum(
-        os.stat(file, dir_fd=within, follow_symlinks=False).st_size
-        for _, _, files, within in os.fwalk(".", dir_fd=directory)
-        for file in files
-    )
+    """What the files below a directory take on the disk; one that goes away meanwhile does not count."""
+    size = 0
+    for _, _, files, within in os.fwalk(".", dir_fd=directory):
+        for file in files:
+            with suppress(FileNotFoundError):
+                size += os.stat(file, dir_fd=within, follow_symlinks=False).st_blocks * BLOCK
+    return size
 
 
 def _lists(uuid: str) -> Iterator[tuple[str, str]]:
@@ -139,8 +143,19 @@ def _taken(store: JsonlStore, uuid: str, fence: int | None, what: str) -> Iterat
         os.close(directory)
 
 
-def _say(store: JsonlStore, directory: int, row: TaskRow, archived: Archived) -> TaskRow:
-    row = msgspec.structs.replace(row, archived=archived)
+def _content_bytes(directory: int) -> int:
+    """The bytes of lists and blobs, as `TaskRow.size_bytes` means them."""
+    return sum(
+        os.stat(file, dir_fd=within, follow_symlinks=False).st_size
+        for _, _, files, within in os.fwalk(".", dir_fd=directory)
+        for file in files
+        if file not in STUB and file != INDEX
+    )
+
+
+def _say(store: JsonlStore, directory: int, row: TaskRow, archived: Archived, packed_bytes: int | None) -> TaskRow:
+    changes = {"archived": archived, "packed_bytes": packed_bytes}
+    row = msgspec.structs.replace(row, **changes)
     replace_file("state.json", encode_state(row), directory, durable=True)
-    store.database.write(lambda connection: rows.update(connection, row.uuid, {"archived": archived}, {}))
+    store.database.write(lambda connection: rows.update(connection, row.uuid, changes, {}))
     return row

@@ -121,13 +121,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
 
 
-class Packed(msgspec.Struct, frozen=True):
-    """What an archive saved."""
-
-    before_bytes: int
-    after_bytes: int
-
-
 class Store(ABC):
     """Where the bytes of tasks live."""
 
@@ -207,9 +200,13 @@ class Store(ABC):
         sizes = [row.size_bytes if row.packed_bytes is None else row.packed_bytes for row in self.find(query)]
         return len(sizes), sum(sizes)
 
-    def archive(self, uuid: str, *, fence: int) -> Packed:
-        """Keep an ended task in less room; everybody reads it as before. Refused like `delete`."""
+    def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
+        """Keep an ended task in less room, and read it as before; its bytes before and after. Refused like `delete`."""
         raise UsageError(f"{self.url} does not compress task {uuid}.", hint=f"Delete it instead; fence {fence}.")
+
+    def disk_bytes(self) -> int:
+        """What the store takes on the disk; 0 when it takes nothing, or that cannot be told."""
+        return 0
 
     def tidy(self) -> int:
         """Finish deletions that were interrupted, and give room back to the disk; how many bytes."""
@@ -400,13 +397,3 @@ def first_row(metadata: Metadata, status: Status, fence: int) -> TaskRow:
         updated_at=metadata.created_at,
         fence=fence,
     )
-
-
-def newest(store: Store, uuid: str, kind: type[Record]) -> int:
-    """The last number of a list; a broken line at the end does not hide it. 0 when there is none."""
-    _, field = LISTS[kind]
-    for first in (-1, -64, 1):
-        found = max((getattr(record, field) for record in store.read(uuid, kind, first=first)), default=0)
-        if found:
-            return int(found)
-    return 0

@@ -22,8 +22,8 @@ from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, StoreUnavailable
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
-from orihon.stores.archiving import archive, cut_down
-from orihon.stores.base import LISTS, Lease, Options, Packed, Problem, Query, Store
+from orihon.stores.archiving import archive, cut_down, size_of
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
 from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.database import Database
 from orihon.stores.files import (
@@ -180,8 +180,12 @@ class JsonlStore(Store):
         else:
             remove(gone)
 
-    def archive(self, uuid: str, *, fence: int) -> Packed:
+    def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
         return archive(self, uuid, fence)
+
+    def disk_bytes(self) -> int:
+        with disk_errors(f"{self.base} cannot be measured"), directory_handle(self.base) as directory:
+            return size_of(directory)
 
     def count(self, query: Query) -> tuple[int, int]:
         return rows.count(self.database, query)

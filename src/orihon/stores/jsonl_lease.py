@@ -15,7 +15,7 @@ from orihon import codec
 from orihon.errors import LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import LISTS, Lease, newest
+from orihon.stores.base import LISTS, Lease
 from orihon.stores.files import disk_errors, exists, open_directory, replace_file, size_of, sync
 from orihon.stores.heartbeat import Heartbeat
 from orihon.stores.identity import me
@@ -24,6 +24,7 @@ from orihon.stores.jsonl import file_of
 from orihon.stores.listfile import ListFile
 from orihon.stores.lockfile import LockFile
 from orihon.stores.making import make, unmake
+from orihon.stores.numbers import newest
 from orihon.stores.recovery import load, settle, thaw
 from orihon.stores.state import encode_handoff, encode_state
 
@@ -82,7 +83,7 @@ class JsonlLease(Lease):
         """Somebody wants to write what retention had compressed; the state first, so that it is compressed again."""
         if self._packed:
             with disk_errors(f"Task {self.uuid} cannot be unpacked"):
-                self._save({"archived": ""}, durable=False)
+                self._save({"archived": "", "packed_bytes": None}, durable=False)
                 self._open_lists([name for name, field in LISTS.values() if field and self._is_there(name)])
             self._packed = False
 

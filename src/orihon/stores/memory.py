@@ -82,7 +82,7 @@ class MemoryStore(Store):
                 raise LeaseHeld(f"Task {uuid} is being written; it is not deleted.", owner=str(me()))
             refuse_if_changed(task.row, fence)
             if stub:
-                task.row = msgspec.structs.replace(task.row, archived="stub")
+                task.row = msgspec.structs.replace(task.row, archived="stub", packed_bytes=0)
                 task.blobs = {}
                 task.lists = {name: records if name == "metadata" else {} for name, records in task.lists.items()}
             else:

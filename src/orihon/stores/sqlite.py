@@ -44,9 +44,10 @@ LAST = "SELECT ifnull(max({number}), 0) FROM {table} WHERE uuid = ?"
 TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WHERE uuid = ?"
 TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
 GO, FALL = "DELETE FROM tasks WHERE uuid = ?", "UPDATE tasks SET archived = 'going' WHERE uuid = ?"
-FALLEN = "UPDATE tasks SET archived = 'stub' WHERE uuid = ? AND archived = 'going'"
+FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AND archived = 'going'"
 SWEPT = (("blobs", "sha256"), *(place for name, place in TABLES.items() if name != "metadata"))
 NO_NUMBER = 2**63 - 1
+BESIDE = ("-wal", "-shm", "-reserve")
 
 
 class Holder(Owner, frozen=True, kw_only=True):
@@ -147,6 +148,10 @@ class SqliteStore(Store):
             connection.execute(statement, (uuid,))
             if statement == GO:
                 connection.execute(MARK, (uuid,))
+
+    def disk_bytes(self) -> int:
+        files = (self.path, *(self.path.with_name(f"{self.path.name}{end}") for end in BESIDE))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def count(self, query: Query) -> tuple[int, int]:
         return rows.count(self.reader, query)

@@ -1,8 +1,8 @@
 """How much is removed from a SQLite file without anybody having to wait for it.
 
 A large task goes piece by piece, each in a transaction of its own, and others have their turn in between. The row goes
-first, or says `going`, so the task is out of sight in one step. What a crash leaves is found by its metadata, which have
-number 0 and go last, or by that word. Free pages are given back to the disk in small steps as well; a file that was
+first, or says `going`, so the task is out of sight in one step. What a crash leaves is found by that word, or by its
+metadata, which get number 0 and go last. Free pages are given back to the disk in small steps as well; a file that was
 made by an earlier version cannot do that, and uses its free pages again instead.
 """
 

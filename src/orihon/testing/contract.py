@@ -361,15 +361,6 @@ class StoreContract(RetentionContract):
             store.lease(uuid, create=msgspec.structs.replace(a_task(), uuid=uuid))
         assert list(store.find()) == []
 
-    def test_delete(self, store: Store, lease: Lease) -> None:
-        """A deleted task is gone whole."""
-        lease.append(a_message())
-        lease.close()
-        store.delete(lease.uuid)
-        assert list(store.find()) == []
-        with pytest.raises(NotFound):
-            list(store.read(lease.uuid, Message))
-
     def test_any_sequence_of_calls(self) -> None:
         """Whatever is called in whatever order, the store says what a plain model says."""
         play(lambda place: self.open(place, Options()), reopens=self.survives, examples=self.examples)

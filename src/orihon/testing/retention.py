@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 
 from orihon.errors import Conflict, NotFound, UsageError
-from orihon.records import Metadata
+from orihon.records import Message, Metadata
 from orihon.stores.base import LISTS, Lease, Store
 from orihon.testing.samples import a_message, one_of_each
 
 
 class RetentionContract:
     """What `StoreContract` asks of `delete` and `archive`."""
+
+    def test_delete(self, store: Store, lease: Lease) -> None:
+        """A deleted task is gone whole."""
+        lease.append(a_message())
+        lease.close()
+        store.delete(lease.uuid)
+        assert list(store.find()) == []
+        with pytest.raises(NotFound):
+            list(store.read(lease.uuid, Message))
 
     def test_a_stub_keeps_what_a_later_task_inherits(self, store: Store, lease: Lease) -> None:
         """Metadata and row stay; lists and blobs are gone, and the task can be written again."""

@@ -1,0 +1,33 @@
+"""`orihon keep`: never clean a task."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from orihon.config import load
+from orihon.ops.access import opened_desk
+from orihon.ops.keep import keep as keep_task
+
+
+@click.command()
+@click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
+@click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
+@click.option("--json", "as_json", is_flag=True, help='One {"uuid", "kept"} per line.')
+def keep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
+    """Keep tasks: `orihon clean` never touches them, nor with --emergency, until `orihon unkeep`.
+
+    \b
+    orihon keep 550e8400
+    orihon keep 550e8400 7c9e6679 --json
+    """
+    change(uuids, url, kept=True, as_json=as_json)
+
+
+def change(uuids: tuple[str, ...], url: str | None, *, kept: bool, as_json: bool) -> None:
+    """Keep tasks or no longer, and say so."""
+    with opened_desk(load(), url, through="keep" if kept else "unkeep") as desk:
+        for uuid in uuids:
+            row = keep_task(desk, uuid, kept=kept)
+            said = f"{row.uuid} is {'kept' if kept else 'no longer kept'}."
+            click.echo(msgspec.json.encode({"uuid": row.uuid, "kept": row.kept}).decode() if as_json else said)

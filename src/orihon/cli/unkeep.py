@@ -1,0 +1,20 @@
+"""`orihon unkeep`: let a task be cleaned again."""
+
+from __future__ import annotations
+
+import click
+
+from orihon.cli.keep import change
+
+
+@click.command()
+@click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
+@click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
+@click.option("--json", "as_json", is_flag=True, help='One {"uuid", "kept"} per line.')
+def unkeep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
+    """Let `orihon clean` treat tasks like all others again.
+
+    \b
+    orihon unkeep 550e8400
+    """
+    change(uuids, url, kept=False, as_json=as_json)
