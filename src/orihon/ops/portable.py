@@ -167,7 +167,8 @@ class Portable(Store):
         self._writer = PortableLease(self, create, first_row(create, status, fence=0))
         return self._writer
 
-    def delete(self, uuid: str) -> None:
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
+        del fence, stub
         raise UsageError(f"Task {uuid} is a file of its own.", hint=f"Remove {self.path}.")
 
     def close(self) -> None:
