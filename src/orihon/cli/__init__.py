@@ -29,6 +29,7 @@ COMMANDS = {
     "inherit": "show what a new task would take over from an earlier one",
     "keep": "never clean a task",
     "ls": "list tasks",
+    "monitor": "watch a store: what died, what takes long, what fails, what fills the disk",
     "pause": "ask one task, or all, to pause",
     "resume": "go on with a task that was paused or interrupted",
     "run": "work on a text, a file or an issue until it is done",

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from orihon.agent.setup import announce
+from orihon.cli.options import json_option, store_option
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import StoreError
@@ -26,10 +27,8 @@ from orihon.ops.tally import Tally, counted
 @click.option(
     "--emergency", is_flag=True, help="Delete after `retention.emergency_after_days`, and compress all the rest."
 )
-@click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="The figures as one object; `failures` is empty when all went well."
-)
+@store_option
+@json_option("The figures as one object; `failures` is empty when all went well.")
 @click.pass_context
 def clean(
     context: click.Context, url: str | None, older_than: int | None, *, dry_run: bool, emergency: bool, as_json: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from orihon.cli.options import json_option, store_option
 from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.keep import keep as keep_task
@@ -12,8 +13,8 @@ from orihon.ops.keep import keep as keep_task
 
 @click.command()
 @click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
-@click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
-@click.option("--json", "as_json", is_flag=True, help='One {"uuid", "kept"} per line.')
+@store_option
+@json_option('One {"uuid", "kept"} per line.')
 def keep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
     """Keep tasks: `orihon clean` never touches them, nor with --emergency, until `orihon unkeep`.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from orihon.cli.keep import change
+from orihon.cli.options import json_option, store_option
 
 
 @click.command()
 @click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
-@click.option("--store", "url", metavar="URL", help="The store instead of that of the settings.")
-@click.option("--json", "as_json", is_flag=True, help='One {"uuid", "kept"} per line.')
+@store_option
+@json_option('One {"uuid", "kept"} per line.')
 def unkeep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
     """Let `orihon clean` treat tasks like all others again.
 

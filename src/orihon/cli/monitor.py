@@ -1,0 +1,110 @@
+"""`orihon monitor`: settle what died, and say what a person should know."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import click
+import msgspec
+
+from orihon.agent.setup import announce
+from orihon.cli.options import json_option, language_option, store_option
+from orihon.cli.people import Language, duration, language, moment
+from orihon.cli.progress import amount
+from orihon.config import load
+from orihon.errors import StoreError, UsageError
+from orihon.ops.access import opened_desk
+from orihon.ops.metrics import served, text_of
+from orihon.ops.monitor import Report, look
+
+log = logging.getLogger("orihon")
+
+HOST = "127.0.0.1"
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Look once, and leave with the code of the level.")
+@click.option("--metrics", metavar="[HOST:]PORT", help="Serve them to Prometheus; on 127.0.0.1 unless a host is given.")
+@store_option
+@language_option
+@json_option("One object per look, on one line each.")
+@click.pass_context
+def monitor(
+    context: click.Context, metrics: str | None, url: str | None, lang: str | None, *, once: bool, as_json: bool
+) -> None:
+    """Look every `monitor.interval_seconds` (5 minutes) whether all is well, until Ctrl-C or SIGTERM.
+
+    A task whose process died gets its final summary and has failed as `interrupted`, which can be resumed; one from
+    the queue goes back there, three times at most. Tasks that run for hours, the disk, the failure rate and the backlog
+    are compared with the limits in `monitor`. With --once the exit code is 0 when all is well, 1 for a warning and 2
+    when it is critical.
+
+    \b
+    orihon monitor --once || mail -s "orihon: look" me@example.org
+    orihon monitor --metrics 9464
+    orihon monitor --once --json | jq -r '.checks[] | select(.level != "ok") | .sentence'
+    """
+    settings = load()
+    newest: list[str] = [""]
+    with ExitStack() as stack:
+        desk = stack.enter_context(opened_desk(settings, url, through="monitor"))
+        desk.require_admin("watch a store")
+        if metrics is not None:
+            host, port = _address(metrics)
+            port = stack.enter_context(served(host, port, lambda: newest[0]))
+            click.echo(f"Metrics are at http://{host}:{port}/metrics.", err=True)
+        stop = stack.enter_context(_until_asked())
+
+        def once_more() -> Report:
+            report = look(desk, settings, recovered=lambda one: announce(settings, one))
+            newest[0] = text_of(report)
+            click.echo(msgspec.json.encode(report).decode() if as_json else _said(report, language(lang)))
+            return report
+
+        if once:
+            context.exit(once_more().exit_code)
+        _again_and_again(once_more, stop, settings.monitor.interval_seconds)
+
+
+def _again_and_again(once_more: Callable[[], Report], stop: threading.Event, seconds: float) -> None:
+    while not stop.is_set():
+        try:
+            once_more()
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            log.warning("The store does not answer now: %s", error)
+        stop.wait(seconds)
+
+
+@contextmanager
+def _until_asked() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the last port
+        raise UsageError(f"{text!a} is not a port.", hint="Such as --metrics 9464, or --metrics 0.0.0.0:9464.")
+    return host.strip("[]") or HOST, int(port)
+
+
+def _said(report: Report, lang: Language) -> str:
+    lines = [f"{moment(report.at)}  {report.level}"]
+    lines += [f"  {check.level:9} {check.sentence}" for check in report.checks]
+    tasks = ", ".join(f"{count:,} {status}" for status, count in report.tasks.items() if count)
+    lines.append(
+        f"  {tasks or 'no tasks'}; {amount(report.disk_bytes)}; {duration(report.average_seconds, lang)} on average"
+    )
+    return "\n".join(lines)

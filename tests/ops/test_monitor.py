@@ -1,0 +1,206 @@
+"""The monitor: what died is settled once, what exceeds a limit is said, and Prometheus can read it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orihon.agent.queue import Job, claim, enqueue
+from orihon.engine import Orihon
+from orihon.errors import UsageError
+from orihon.keys import TaskKey
+from orihon.ops.access import Desk, Principal
+from orihon.ops.metrics import served, text_of
+from orihon.ops.monitor import look
+from orihon.settings import Monitor, Settings
+from orihon.stores import open_store
+from orihon.testing.faults import in_child
+from runs import a_run
+
+STORES = ["contexts", "sqlite:///contexts.db", "memory:"]
+KEY = TaskKey.parse("github/acme/shop/issue/8")
+
+
+def settings(**limits):
+    return Settings(monitor=Monitor(**limits))
+
+
+@pytest.fixture(params=STORES)
+def desk(request, tmp_path):
+    with open_store(request.param.replace("contexts", str(tmp_path / "contexts"))) as store:
+        yield Desk(store, Principal("root", admin=True), through="monitor")
+
+
+def levels(report):
+    return {check.name: check.level for check in report.checks if check.level != "ok"}
+
+
+def test_an_empty_store_is_well(desk):
+    """Nothing to say."""
+    report = look(desk, settings())
+    assert (report.level, report.exit_code, levels(report)) == ("ok", 0, {})
+    assert report.average_seconds is None
+
+
+def test_the_limits(desk):
+    """One above each limit is told, and nothing at it."""
+    for number in range(10):
+        a_run(desk.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
+    engine = Orihon(desk.store, settings())
+    for _ in range(2):
+        engine.start(KEY, queued=True).lease.close()
+    running = engine.start(KEY)
+    running.add("user", "hello")
+    assert levels(look(desk, settings(backlog=2))) == {}
+    report = look(
+        desk,
+        settings(backlog=1, failure_rate=0.09),
+        now=datetime.now(UTC) + timedelta(hours=6, seconds=5),
+    )
+    assert levels(report) == {"backlog": "warning", "failure_rate": "warning", "long_running": "warning"}
+    assert report.exit_code == 1
+    assert report.long_running == [running.uuid]
+    assert report.average_seconds == pytest.approx(600)
+    assert report.tasks["pending"] == 2
+    running.complete()
+
+
+def test_the_disk(tmp_path):
+    """A warning and a critical limit, by what the files really take."""
+    with open_store(tmp_path / "contexts") as store:
+        desk = Desk(store, Principal("root", admin=True), through="monitor")
+        a_run(store)
+        (tmp_path / "contexts" / "search.db").write_bytes(b"x" * 100_000)
+        assert look(desk, settings()).disk_bytes > 100_000
+        assert levels(look(desk, settings(disk_warning_gb=0.0001))) == {"disk": "warning"}
+        report = look(desk, settings(disk_warning_gb=0.00005, disk_critical_gb=0.0001))
+        assert (report.level, report.exit_code, levels(report)) == ("critical", 2, {"disk": "critical"})
+
+
+@pytest.mark.parametrize("kind", STORES[:2])
+def test_what_died_is_settled(tmp_path, kind):
+    """A task whose process was killed has failed with a summary; a queued one waits again, three times at most."""
+    url = kind.replace("contexts", str(tmp_path / "contexts"))
+    with open_store(url) as store:
+        queued = enqueue(Orihon(store, Settings()), KEY, Job(request="do it"))
+
+    def work(say):
+        engine = Orihon(open_store(url), Settings())
+        task = engine.start(TaskKey.parse("github/acme/shop/issue/9"))
+        task.add("user", "Count the baskets, please.")
+        say(task.uuid)
+        assert claim(engine, queued) is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    died = in_child(work)
+    assert died.signal == signal.SIGKILL
+    (alone,) = died.said
+    with open_store(url) as store:
+        desk = Desk(store, Principal("root", admin=True), through="monitor")
+        report = look(desk, Settings())
+        assert sorted(report.interrupted) == sorted([alone, queued])
+        assert "interrupted" in levels(report)
+        row = store.row(alone)
+        assert (row.status, row.reason) == ("failed", "interrupted")
+        assert "Count the baskets" in (row.final_summary or "")
+        assert (store.row(queued).status, store.row(queued).attempts) == ("pending", 1)
+        assert look(desk, Settings()).interrupted == []
+
+
+def test_who_works_is_left_alone(desk):
+    """A running task whose holder lives is not touched."""
+    with Orihon(desk.store, Settings()).start(KEY) as task:
+        assert look(desk, Settings()).interrupted == []
+        assert desk.store.row(task.uuid).status == "running"
+
+
+def test_only_an_administrator(desk):
+    """Others may not settle, nor count, what is not theirs."""
+    with pytest.raises(UsageError, match="administrator"):
+        look(Desk(desk.store, Principal("alice"), through="monitor"), Settings())
+
+
+def asked(port, path="/metrics", host=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_prometheus_text(desk):
+    """Every line is a comment or a metric with a number, no name of a person or a task is in it, and Host counts."""
+    uuid = a_run(desk.store, user="alice")
+    text = text_of(look(desk, Settings()))
+    for line in text.splitlines():
+        assert re.fullmatch(r'# (HELP|TYPE) orihon_\w+ .+|orihon_\w+(\{\w+="\w+"\})? (NaN|[-+0-9.e]+)', line), line
+    assert 'orihon_tasks{status="completed"} 1' in text
+    assert "alice" not in text
+    assert uuid not in text
+    with served("127.0.0.1", 0, lambda: text) as port:
+        assert asked(port) == (200, text)
+        assert asked(port, "/")[0] == 404
+        assert asked(port, host="evil.example:80")[0] == 403
+        with pytest.raises(UsageError, match="in use"), served("127.0.0.1", port, lambda: text):
+            pass
+
+
+def orihon(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "orihon", "monitor", *arguments],
+        capture_output=True, text=True, check=False, timeout=60, **options,
+    )  # fmt: skip
+
+
+def test_once(tmp_path):
+    """In a real process: the exit code is the level, --json is one object."""
+    url = str(tmp_path / "contexts")
+    with open_store(url) as store:
+        a_run(store)
+    well = orihon("--once", "--store", url, cwd=tmp_path)
+    assert (well.returncode, well.stderr) == (0, "")
+    assert "  ok        0 tasks wait to be taken; 100 are allowed.\n" in well.stdout
+    (tmp_path / "config.yaml").write_text("monitor:\n  disk_warning_gb: 0.000001\n  disk_critical_gb: 0.000002\n")
+    told = orihon("--once", "--json", "--store", url, cwd=tmp_path)
+    assert told.returncode == 2
+    assert json.loads(told.stdout)["level"] == "critical"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = orihon("--metrics", str(taken.getsockname()[1]), "--store", url, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "in use" in refused.stderr
+    assert orihon("--metrics", "99999", "--store", url, cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_until_it_is_asked_to_stop(tmp_path, number):
+    """It looks again and again, serves what it found, and ends politely."""
+    url = str(tmp_path / "contexts")
+    with open_store(url) as store:
+        a_run(store)
+    (tmp_path / "config.yaml").write_text("monitor:\n  interval_seconds: 0.2\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orihon", "monitor", "--json", "--metrics", "0", "--store", url],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        port = int(re.search(r":(\d+)/metrics", process.stderr.readline())[1])
+        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
+        assert looks[0]["at"] < looks[1]["at"]
+        assert 'orihon_tasks{status="completed"} 1' in asked(port)[1]
+        process.send_signal(number)
+        until = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
