@@ -20,6 +20,7 @@ from orihon.errors import OrihonError
 COMMANDS = {
     "audit": "show who looked at what",
     "chat": "talk with a model, in conversations that are kept",
+    "backup": "back up the tasks that have ended, one generation a day",
     "clean": "delete and compress what is old, and settle tasks whose process died",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
@@ -32,6 +33,7 @@ COMMANDS = {
     "monitor": "watch a store: what died, what takes long, what fails, what fills the disk",
     "pause": "ask one task, or all, to pause",
     "resume": "go on with a task that was paused or interrupted",
+    "restore": "bring tasks back from a backup",
     "run": "work on a text, a file or an issue until it is done",
     "show": "show a task: status, figures, messages, summaries, window",
     "similar": "find tasks like this one",

@@ -98,15 +98,17 @@ class TaskCopy:
             lease = self._writer()
             stamped = {"updated_at", "message_count"}  # what the store would set itself
             names = stamped.union(self._row_differences())
-            lease.update(**{name: getattr(self.row, name) for name in names})
+            changes = {name: getattr(self.row, name) for name in names}
+            if "archived" in changes:  # a stub takes no room, and one that got its records back is not compressed
+                changes["packed_bytes"] = 0 if self.row.archived else None
+            lease.update(**changes)
 
     def _compare_rows(self) -> None:
         for name in self._row_differences():
             raise Conflict(f"Its row has another {name} in the target.", hint=HINT)
 
     def _row_differences(self) -> list[str]:
-        there = _whole_or_stub(self.target.row(self.uuid))
-        return [name for name in COLUMNS if getattr(there, name) != getattr(self.row, name)]
+        return differences(self.target.row(self.uuid), self.row)
 
     # lists
 
@@ -232,6 +234,12 @@ class TaskCopy:
             return
         if there != data:
             raise Conflict(f"Blob {blob.sha256} differs in the target.", hint=HINT)
+
+
+def differences(one: TaskRow, other: TaskRow) -> list[str]:
+    """The columns in which two rows of a task differ, but for what is only about the store that has them."""
+    one, other = _whole_or_stub(one), _whole_or_stub(other)
+    return [name for name in COLUMNS if getattr(one, name) != getattr(other, name)]
 
 
 def _whole_or_stub(row: TaskRow) -> TaskRow:

@@ -1,0 +1,64 @@
+"""`orihon backup`: the ended tasks of a store, one generation a day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from orihon.cli.options import json_option, store_option
+from orihon.cli.progress import Progress, amount
+from orihon.config import load
+from orihon.errors import StoreError
+from orihon.ops.access import opened_desk
+from orihon.ops.backup import BackedUp
+from orihon.ops.backup import backup as back_up
+from orihon.ops.tally import Tally, counted
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+@store_option
+@json_option("The figures as one object; `failures` is empty when all went well.")
+@click.pass_context
+def backup(context: click.Context, directory: Path, uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
+    """Back up all tasks that have ended, or only some, to DIRECTORY/YYYY-MM-DD.
+
+    A task that has not changed since the last generation is not copied again. Each new file is restored into a
+    temporary place and compared record by record; the others are compared with their checksums. The generation of a
+    day takes the place of an earlier one of that day, and `retention.backup_generations` of them are kept. It can run
+    while others work. The exit code is 0, or 3 when a task could not be backed up.
+
+    \b
+    orihon backup /mnt/backup/orihon
+    orihon backup /mnt/backup/orihon 550e8400
+    orihon backup /mnt/backup/orihon --store sqlite:///contexts.db --json
+    """
+    settings = load()
+    with opened_desk(settings, url, through="backup") as desk, Progress() as progress:
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records written, {amount(tally.size_bytes)}")
+
+        done = back_up(desk, directory, keep=settings.retention.backup_generations, tasks=uuids, tell=tell)
+    if as_json:
+        click.echo(msgspec.json.encode(done).decode())
+    else:
+        _print(done)
+    context.exit(StoreError.exit_code if done.failures else 0)
+
+
+def _print(done: BackedUp) -> None:
+    for sentence in done.failures:
+        click.echo(f"problem  {sentence}", err=True)
+    click.echo(
+        f"{done.generation}: {counted(done.tasks, 'task')}, {amount(done.size_bytes)}. "
+        f"Written, restored and compared: {counted(done.written, 'task')}, {counted(done.records, 'record')}, "
+        f"{amount(done.written_bytes)}. Unchanged: {counted(done.unchanged, 'task')}. {done.seconds:.1f} seconds."
+    )
+    if done.carried:
+        click.echo(f"As they were in the last generation: {counted(done.carried, 'task')}.")
+    if done.removed:
+        click.echo(f"Removed: {', '.join(done.removed)}.")

@@ -1,0 +1,68 @@
+"""`orihon restore`: tasks from a backup into a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from orihon.cli.options import json_option
+from orihon.cli.progress import Progress
+from orihon.config import load
+from orihon.errors import StoreError, UsageError
+from orihon.ops.access import Desk, principal
+from orihon.ops.audit import audit_of
+from orihon.ops.restore import restore as bring_back
+from orihon.ops.tally import Tally, counted
+from orihon.stores import open_store, options_of
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, exists=True, path_type=Path))
+@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+@click.option("--generation", metavar="YYYY-MM-DD", help="That of this day instead of the newest.")
+@click.option("--store", "url", metavar="URL", help="Into this store, which is made if it is not there.")
+@json_option("The figures as one object; `failures` is empty when all went well.")
+@click.pass_context
+def restore(
+    context: click.Context,
+    directory: Path,
+    uuids: tuple[str, ...],
+    generation: str | None,
+    url: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Bring tasks back from a backup, all or some, and compare each record with the backup.
+
+    A task that is there and differs is left as it is, and named; the exit code is then 3. A task that was cleaned, and
+    of which only a stub is left, gets its records back. A backup of one kind of store can be restored into another.
+
+    \b
+    orihon restore /mnt/backup/orihon 550e8400
+    orihon restore /mnt/backup/orihon --generation 2024-01-15
+    orihon restore /mnt/backup/orihon --store sqlite:///drill.db --json
+    """
+    settings = load()
+    url = url or settings.store_url
+    if url == "memory:":
+        raise UsageError("A store in memory ends with this command.", hint="Give a directory or sqlite:///FILE.")
+    who = principal(settings)
+    with open_store(url, options_of(settings)) as store, Progress() as progress:
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{counted(tally.tasks, 'task')}, {counted(tally.records, 'record')}")
+
+        desk = Desk(store, who, through="restore", audit=audit_of(store))
+        done = bring_back(directory, desk, generation=generation, tasks=uuids, tell=tell)
+    if as_json:
+        click.echo(msgspec.json.encode(done).decode())
+    else:
+        for sentence in done.failures:
+            click.echo(f"problem  {sentence}", err=True)
+        click.echo(
+            f"{done.generation} into {done.store}: {counted(done.restored, 'task')} restored, "
+            f"{done.equal:,} there already, {counted(done.records, 'record')} compared. {done.seconds:.1f} seconds."
+        )
+    context.exit(StoreError.exit_code if done.failures else 0)
