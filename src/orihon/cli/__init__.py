@@ -22,6 +22,7 @@ COMMANDS = {
     "chat": "talk with a model, in conversations that are kept",
     "backup": "back up the tasks that have ended, one generation a day",
     "clean": "delete and compress what is old, and settle tasks whose process died",
+    "compact": "summarise a task by hand",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",

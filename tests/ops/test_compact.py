@@ -1,0 +1,97 @@
+"""A summary by hand: what it saves, what it leaves alone, and whom it refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from orihon.engine import Orihon
+from orihon.errors import Conflict, LeaseHeld, NotFound
+from orihon.keys import TaskKey
+from orihon.ops.access import Desk, Principal
+from orihon.ops.compact import compact
+from orihon.records import Message
+from orihon.settings import ContextStorage, Settings
+from orihon.stores import open_store
+
+KEY = TaskKey.parse("github/acme/shop/issue/27")
+
+
+@pytest.fixture(params=["contexts", "sqlite:///contexts.db", "memory:"])
+def desk(request, tmp_path):
+    with open_store(request.param.replace("contexts", str(tmp_path / "contexts"))) as store:
+        yield Desk(store, Principal("root", admin=True), through="compact")
+
+
+def a_talk(store, turns=20, user="alice"):
+    """A paused task with something to summarise."""
+    task = Orihon(store, Settings()).start(KEY, user=user)
+    task.add("system", "You are careful.")
+    for turn in range(turns):
+        task.add("user", f"Question {turn}: why does basket_{turn}.py fail? " + "It fails. " * 60)
+        task.add("assistant", f"Answer {turn}: total_{turn} is None. " + "Because of that. " * 60)
+    task.pause()
+    return task.uuid
+
+
+def test_the_window_gets_smaller(desk):
+    """The log stays, the status stays, and the next sitting sees the summary."""
+    uuid = a_talk(desk.store)
+    said = [message.text for message in desk.store.read(uuid, Message)]
+    made = compact(desk, Settings(), uuid[:8], focus="basket_3.py")
+    assert made.messages > 10
+    assert made.summary_tokens < made.original_tokens
+    assert made.window_tokens_after < made.window_tokens_before / 2
+    row = desk.store.row(uuid)
+    assert (row.status, row.activity, row.compression_count) == ("paused", "", 1)
+    assert [message.text for message in desk.store.read(uuid, Message)] == said
+    with Orihon(desk.store, Settings()).resume(uuid) as task:
+        assert made.summary.splitlines()[1][:40] in str(task.window().openai())
+    again = a_talk(desk.store, turns=1)
+    nothing = compact(desk, Settings(), again)
+    assert (nothing.messages, nothing.window_tokens_after) == (0, nothing.window_tokens_before)
+
+
+def test_who_is_refused(desk):
+    """A task that runs, one that has ended, and one of somebody else."""
+    engine = Orihon(desk.store, Settings())
+    with engine.start(KEY) as running, pytest.raises(LeaseHeld, match="while nobody writes it"):
+        compact(desk, Settings(), running.uuid)
+    with pytest.raises(Conflict, match="completed"):
+        compact(desk, Settings(), running.uuid)
+    with pytest.raises(NotFound):
+        compact(Desk(desk.store, Principal("bob"), through="compact"), Settings(), a_talk(desk.store))
+
+
+def test_the_model_of_the_settings(desk, tmp_path):
+    """It writes the summary, and is told the focus; where it fails, the extractive one stands in and says so."""
+    names = " ".join(f"basket_{turn}.py total_{turn}" for turn in range(20))
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([f"The talk was about baskets: {names}."]))
+    settings = Settings(context_storage=ContextStorage(summariser=f"scripted:{script}"))
+    made = compact(desk, settings, a_talk(desk.store), focus="totals")
+    assert made.summary.startswith("The talk was about baskets")
+    assert (made.summariser, made.problems) == (f"scripted:{script}", ())
+    script.write_text(json.dumps([{"status": 500, "error": "down"}] * 3))
+    failed = compact(desk, settings, a_talk(desk.store))
+    assert failed.problems
+    assert failed.summary
+
+
+def test_the_command(tmp_path):
+    """In a real process."""
+    with open_store(tmp_path / "contexts") as store:
+        uuid = a_talk(store)
+
+    def orihon(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "orihon", "compact", *arguments, "--store", "contexts"],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    told = orihon(uuid[:8])
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "are summarised in" in told.stdout
+    assert json.loads(orihon(uuid, "--json").stdout)["uuid"] == uuid
+    assert orihon("nobody").returncode == 3
