@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "fidelity"]
+NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "care", "fidelity"]
 
 
 def main() -> None:

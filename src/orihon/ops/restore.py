@@ -93,9 +93,9 @@ def _restore(place: Path, entry: Entry, desk: Desk, done: Restored, tally: Tally
         raise Corrupt(f"{file} is not the file that the manifest names.", where=str(file), hint=HINT)
     with read_portable(file, desk.store.options) as portable:
         row = _row(portable, entry, desk)
-        _refuse_if_other(desk, row)
+        is_new = not _is_there(desk, row)
         figures = take_in(portable, desk.store, tell=tally.tell)
-    if figures.appended:
+    if is_new or figures.appended:
         done.restored += 1
     else:
         done.equal += 1
@@ -112,12 +112,13 @@ def _row(portable: Portable, entry: Entry, desk: Desk) -> TaskRow:
     return row
 
 
-def _refuse_if_other(desk: Desk, row: TaskRow) -> None:
-    """A task that is there, whole, and is not the same stays as it is, also when only its row differs."""
+def _is_there(desk: Desk, row: TaskRow) -> bool:
+    """Whether the store has the task; one that is whole and not the same is a Conflict, also by its row alone."""
     try:
         there = desk.store.row(row.uuid)
     except NotFound:
-        return
+        return False
     if there.status in ENDED and there.archived not in {"going", "stub"}:
         for name in differences(there, row):
             raise Conflict(f"It is there already, with another {name}; it is left as it is.")
+    return True
