@@ -57,7 +57,8 @@ def _timed(*arguments: str) -> tuple[float, int]:
 
 def _writers(place: Path) -> None:
     print(f"\n{WRITERS} writers, {OLD_TASKS} old tasks; the longest of all appends and of all windows, in ms.\n")
-    print("| store | beside | appends | longest append | longest sync | lost |\n|---|---|---|---|---|---|")
+    print("| store | beside | appends | longest append | over 100 ms | longest sync | lost |")
+    print("|---|---|---|---|---|---|---|")
     for name in ("files", "SQLite"):
         for work in ((), ("clean",), ("backup", f"{place}/backups-{name}")):
             at = place / f"{name}-{work[0] if work else 'nothing'}"
@@ -67,6 +68,7 @@ def _writers(place: Path) -> None:
             lost = len(appends) - _there(url)
             print(
                 f"| {name} | {work[0] if work else 'nothing'} | {len(appends):,} | {max(appends) * 1000:.1f} | "
+                f"{sum(one > 0.1 for one in appends)} | "
                 f"{max(syncs) * 1000:.1f} | {lost} |",
                 flush=True,
             )

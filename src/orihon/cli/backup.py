@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -15,6 +16,8 @@ from orihon.ops.access import opened_desk
 from orihon.ops.backup import BackedUp
 from orihon.ops.backup import backup as back_up
 from orihon.ops.tally import Tally, counted
+
+NICE = 10  # it only reads, so nobody ever waits for it
 
 
 @click.command()
@@ -37,6 +40,7 @@ def backup(context: click.Context, directory: Path, uuids: tuple[str, ...], url:
     orihon backup /mnt/backup/orihon --store sqlite:///contexts.db --json
     """
     settings = load()
+    os.nice(NICE)
     with opened_desk(settings, url, through="backup") as desk, Progress() as progress:
 
         def tell(tally: Tally) -> None:

@@ -41,13 +41,13 @@ def archive(store: JsonlStore, uuid: str, fence: int) -> tuple[int, int]:
     """Compress the lists of a task, and the blobs that get smaller by it; the bytes of both before and after."""
     with _taken(store, uuid, fence, "cannot be compressed") as (directory, row):
         before = _content_bytes(directory)
-        for folder, name in _lists(uuid):
+        for folder in ("", "planning", "blobs"):
             with suppress(FileNotFoundError), directory_handle(folder or ".", directory) as within:
-                pack(name, within)
-        with suppress(FileNotFoundError), directory_handle("blobs", directory) as within:
-            for name in sorted(os.listdir(within)):
-                if not name.startswith(".") and not name.endswith(".gz"):
-                    pack(name, within, worth=WORTH)
+                pack(
+                    [name for name in sorted(os.listdir(within)) if _can_be_packed(folder, name, uuid)],
+                    within,
+                    worth=WORTH if folder == "blobs" else None,
+                )
         after = _content_bytes(directory)
         _say(store, directory, row, "gzip", after)
         return before, after
@@ -68,34 +68,42 @@ def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
         _say(store, directory, row, "stub", 0)
 
 
-def pack(name: str, within: int, *, worth: float = 0) -> None:
-    """Put a compressed file in place of a plain one; with `worth`, only if it is smaller than this share of it."""
-    plain = PlainSource(open_file(name, os.O_RDONLY, within))
+def pack(names: list[str], within: int, *, worth: float | None = None) -> None:
+    """Put compressed files in place of plain ones; with `worth`, only of those that get smaller than this share."""
+    packed = [name for name in names if _packed(name, within, worth)]
+    if packed:
+        sync(within)  # their names are on the disk before the plain ones go
+    for name in packed:
+        os.unlink(name, dir_fd=within)
+
+
+def _packed(name: str, within: int, worth: float | None) -> bool:
+    """Put a compressed file beside a plain one; whether it is worth it."""
     temporary = f".{name}.gz.new"
-    with closing(plain):
+    with closing(PlainSource(open_file(name, os.O_RDONLY, within))) as plain:
         if not plain.size:
-            return  # `zcat` would find the end of nothing
+            return False  # `zcat` would find the end of nothing
         try:
-            if not _compressed(plain, temporary, within, worth):
+            is_worth_it = _compressed(plain, temporary, within, worth)
+            if is_worth_it:
+                os.replace(temporary, f"{name}.gz", src_dir_fd=within, dst_dir_fd=within)
+            else:
                 os.unlink(temporary, dir_fd=within)
-                return
-            os.replace(temporary, f"{name}.gz", src_dir_fd=within, dst_dir_fd=within)
         except (OSError, Corrupt):
             with suppress(OSError):  # it takes room on a disk that may be full
                 os.unlink(temporary, dir_fd=within)
             raise
-    sync(within)
-    os.unlink(name, dir_fd=within)
+    return is_worth_it
 
 
-def _compressed(plain: PlainSource, temporary: str, within: int, worth: float) -> bool:
+def _compressed(plain: PlainSource, temporary: str, within: int, worth: float | None) -> bool:
     """Write the compressed file and read it back; whether it is small enough."""
     fd = open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, within)
     try:
         compress(plain, fd)
         sync(fd)
         packed = GzipSource(fd)
-        if worth and os.fstat(fd).st_size > worth * plain.size:
+        if worth is not None and os.fstat(fd).st_size > worth * plain.size:
             return False
         if packed.size != plain.size or any(
             packed.read_at(place, BLOCK_BYTES) != plain.read_at(place, BLOCK_BYTES)
@@ -117,13 +125,14 @@ def size_of(directory: int) -> int:
     return size
 
 
-def _lists(uuid: str) -> Iterator[tuple[str, str]]:
+def _can_be_packed(folder: str, name: str, uuid: str) -> bool:
+    """Whether it is a list, or a blob, that is not compressed yet."""
     from orihon.stores.jsonl import file_of  # noqa: PLC0415 - the two know each other
 
-    for name, field in LISTS.values():
-        if field:
-            folder, _, file = file_of(name, uuid).rpartition("/")
-            yield folder, file
+    if folder == "blobs":
+        return not name.startswith(".") and not name.endswith(".gz")
+    path = f"{folder}/{name}" if folder else name
+    return path in {file_of(title, uuid) for title, field in LISTS.values() if field}
 
 
 @contextmanager

@@ -170,8 +170,9 @@ class JsonlStore(Store):
         if gone.exists():  # another one of that name, which could not be removed whole
             remove(gone)
         place.rename(gone)
-        sync_directory(place.parent)
-        sync_directory(self.base)
+        if self.options.durability != "os":
+            sync_directory(place.parent)
+            sync_directory(self.base)
         try:
             forget(self, uuid)
         except NotWritten:  # the disk is full, and the files are what makes room on it

@@ -157,6 +157,8 @@ def row_of(values: tuple[Any, ...]) -> TaskRow:
 
 def _conditions(query: Query, *, index: str = "") -> tuple[list[str], list[Any]]:
     """What must hold; a "+" keeps SQLite from taking the index of a column that most rows share."""
+    if query.ended_before is not None:
+        index = "+"  # there is one of its own
     conditions: list[str] = []
     values: list[Any] = []
     for condition, value in (
