@@ -12,7 +12,7 @@ import pytest
 from orihon.errors import LeaseHeld, NotWritten
 from orihon.ops.doctor import examine
 from orihon.records import Message, Metadata
-from orihon.stores.base import LISTS
+from orihon.stores.base import LISTS, Query
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.sqlite import SqliteStore
 from orihon.testing.faults import Fault, Faults
@@ -182,3 +182,17 @@ def test_a_file_of_an_earlier_version_uses_its_room_again(tmp_path):
         store.delete(row.uuid)
         assert store.tidy() == 0
         assert list(store.find()) == []
+
+
+def test_what_retention_asks_is_answered_from_one_index(tmp_path):
+    """Counting old tasks reads no row, so that 100,000 of them take no longer than a person waits."""
+    asked = []
+    with SqliteStore(tmp_path / "contexts.db") as store:
+        ended(store)
+        store.reader.connection.set_trace_callback(asked.append)
+        old = Query(status=("completed",), ended_before="9999", kept=False, archived=("", "gzip"), user="alice")
+        assert store.count(old) == (1, store.row(next(store.find()).uuid).size_bytes)
+        store.reader.connection.set_trace_callback(None)
+        (statement,) = [one for one in asked if one.startswith("SELECT count")]
+        (plan,) = store.reader.all(f"EXPLAIN QUERY PLAN {statement}")
+    assert "COVERING INDEX idx_tasks_ended" in plan[3]

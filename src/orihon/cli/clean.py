@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from orihon.agent.setup import announce
 from orihon.cli.options import json_option, store_option
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
@@ -14,6 +15,9 @@ from orihon.ops.access import opened_desk
 from orihon.ops.clean import Cleaned
 from orihon.ops.clean import clean as clean_up
 from orihon.ops.tally import Tally, counted
+
+if TYPE_CHECKING:
+    from orihon.agent.queue import Recovered
 
 
 @click.command()
@@ -55,13 +59,18 @@ def clean(
         def tell(tally: Tally) -> None:
             progress.show(f"{counted(tally.tasks, 'task')} cleaned")
 
+        def heard(one: Recovered) -> None:
+            from orihon.agent.setup import announce  # noqa: PLC0415 - seldom needed, and large
+
+            announce(settings, one)
+
         cleaned = clean_up(
             desk,
             settings,
             dry_run=dry_run,
             older_than=older_than,
             emergency=emergency,
-            recovered=lambda one: announce(settings, one),
+            recovered=heard,
             tell=tell,
         )
     if as_json:

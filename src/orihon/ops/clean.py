@@ -15,12 +15,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from orihon.agent.queue import Recovered, recover
-from orihon.engine import Orihon
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import Desk
 from orihon.ops.tally import Tally
@@ -28,6 +26,9 @@ from orihon.records import Status, TaskRow
 from orihon.settings import Settings
 from orihon.stores.base import Query
 from orihon.task.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from orihon.agent.queue import Recovered
 
 Action = Literal["deleted", "reduced", "compressed"]
 
@@ -183,6 +184,9 @@ def _act(desk: Desk, row: TaskRow, action: Action, cleaned: Cleaned) -> None:
 
 
 def _recovered(desk: Desk, settings: Settings, user: str | None, heard: Callable[[Recovered], object] | None) -> int:
+    from orihon.agent.queue import recover  # noqa: PLC0415 - a dry run need not load them
+    from orihon.engine import Orihon  # noqa: PLC0415
+
     found = recover(Orihon(desk.store, settings), user)
     for one in found:
         if heard is not None:

@@ -26,8 +26,8 @@ ORDERS = {
     "messages": "message_count",
     "size": "size_bytes",
 }
-# word for word as the index has it
-ENDED = "status IN ('completed', 'stopped', 'failed') AND coalesce(completed_at, created_at)"
+# word for word as the index has it, and in words that suit no other index
+ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
 
 

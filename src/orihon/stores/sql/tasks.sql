@@ -63,5 +63,5 @@ CREATE INDEX IF NOT EXISTS idx_tasks_figures ON tasks(
 );
 -- what retention asks, and all that it asks, of tasks that have ended; those that run do not touch it
 CREATE INDEX IF NOT EXISTS idx_tasks_ended ON tasks(
-    coalesce(completed_at, created_at), status, archived, kept, user, size_bytes, packed_bytes
-) WHERE status IN ('completed', 'stopped', 'failed');
+    coalesce(completed_at, created_at), status, archived, kept, user, size_bytes, packed_bytes, completed_at, created_at
+) WHERE status NOT IN ('pending', 'running', 'paused');
