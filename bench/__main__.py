@@ -6,7 +6,19 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "care", "fidelity"]
+NAMES = [
+    "tokens",
+    "masking",
+    "stores",
+    "window",
+    "engine",
+    "memory",
+    "agent",
+    "conversation",
+    "ops",
+    "care",
+    "fidelity",
+]
 
 
 def main() -> None:
