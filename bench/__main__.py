@@ -17,6 +17,7 @@ NAMES = [
     "conversation",
     "ops",
     "care",
+    "imports",
     "fidelity",
 ]
 

@@ -28,6 +28,8 @@ COMMANDS = {
     "demo": "show what Orihon does, offline",
     "doctor": "look whether all is well with a store, and repair it",
     "enqueue": "put a task into the queue",
+    "export": "write one task to a file",
+    "import": "bring tasks in from files, also those of other agents",
     "inherit": "show what a new task would take over from an earlier one",
     "keep": "never clean a task",
     "ls": "list tasks",

@@ -169,10 +169,11 @@ def asked(query: Query) -> dict[str, Any]:
     return {name: value for name in query.__struct_fields__ if (value := getattr(query, name)) != getattr(plain, name)}
 
 
-def opened_desk(settings: Settings, url: str | Path | None = None, *, through: str) -> Desk:
-    """The store of the settings, or another one that is there, as the person sees it who runs this."""
+def opened_desk(settings: Settings, url: str | Path | None = None, *, through: str, make: bool = False) -> Desk:
+    """The store of the settings, or another one, as the person sees it who runs this; with `make`, also a new one."""
     url = str(url or settings.store_url)
-    require(url)
+    if not make:
+        require(url)
     who = principal(settings)
     store = open_store(url, options_of(settings))
     return Desk(store, who, through=through, audit=audit_of(store))

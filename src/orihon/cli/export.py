@@ -1,0 +1,97 @@
+"""`orihon export`: one task as a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from orihon.cli.progress import Progress, amount
+from orihon.config import load
+from orihon.errors import UsageError
+from orihon.ops.access import Desk, opened_desk
+from orihon.ops.export import FORMATS, pages
+from orihon.ops.portable import write_portable
+from orihon.ops.tally import Tally
+from orihon.stores.files import disk_errors
+from orihon.task.reader import Reader
+
+ENDINGS = {"portable": "orihon", "openai": "jsonl", "markdown": "md", "html": "html", "original": "original.jsonl"}
+
+
+@click.command()
+@click.argument("uuid")
+@click.option(
+    "--format",
+    type=click.Choice(["portable", *FORMATS]),
+    default="portable",
+    show_default=True,
+    help="portable is everything; `original` is the file that the task was imported from.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Where to; `-` is standard output.  [default: UUID.ENDING]")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--store", help="The store to look in instead of that of the settings.")
+@click.option("--json", "as_json", is_flag=True, help='{"uuid", "format", "file", "size_bytes"} when it is done.')
+def export(uuid: str, format: str, output: str | None, store: str | None, *, force: bool, as_json: bool) -> None:
+    """Write one task to a file: everything in one portable file, or a form that people and programs read.
+
+    The beginning of the uuid is enough. A portable file is read back and compared before it gets its name; `orihon
+    import` brings it into any store. What is stored is masked, and so is what is exported.
+
+    \b
+    orihon export 0f8fad5b
+    orihon export 0f8fad5b --format html -o task.html
+    orihon export 0f8fad5b --format markdown -o - | less
+    orihon export 0f8fad5b --format openai -o - | jq -r .role
+    """
+    with opened_desk(load(), store, through="export") as desk, Progress() as progress:
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{tally.records:,} records, {amount(tally.size_bytes)}")
+
+        reader = Reader(desk.store, desk.row(uuid))
+        desk.looked("export", uuid=reader.uuid, format=format)
+        if output == "-":
+            _print(desk, reader, format)
+            return
+        path = Path(output or f"{reader.uuid}.{ENDINGS[format]}")
+        if path.exists() and not force:
+            raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
+        if format == "portable":
+            write_portable(desk.store, reader.row, path, tell=tell)
+        else:
+            _write(path, reader, format)
+    done = {"uuid": reader.uuid, "format": format, "file": str(path), "size_bytes": path.stat().st_size}
+    sentence = f"Task {reader.uuid} is in {path}, {amount(path.stat().st_size)}."
+    click.echo(msgspec.json.encode(done).decode() if as_json else sentence)
+
+
+def _print(desk: Desk, reader: Reader, format: str) -> None:
+    if format != "portable":
+        for piece in pages(reader, format):
+            click.echo(piece, nl=False)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.orihon"
+        write_portable(desk.store, reader.row, path)
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                sys.stdout.buffer.write(block)
+
+
+def _write(path: Path, reader: Reader, format: str) -> None:
+    """The whole file or none: it has its name only when it is complete."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with disk_errors(f"{path} cannot be written"):
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(pages(reader, format))
+            fresh.replace(path)
+        except BaseException:
+            fresh.unlink()
+            raise

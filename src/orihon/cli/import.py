@@ -1,0 +1,99 @@
+# ruff: noqa: N999 - a command stands in the module of its name
+"""`orihon import`: tasks out of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from orihon.cli.progress import Progress
+from orihon.config import load
+from orihon.errors import OrihonError, UsageError
+from orihon.keys import TaskKey
+from orihon.ops.access import Desk, opened_desk
+from orihon.ops.bring import FORMATS, Brought, Ending, bring
+from orihon.ops.tally import Tally, counted
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", type=click.Choice(FORMATS), help="Do not look at the content to know what it is.")
+@click.option("--key", metavar="KEY", help="What it works on, such as github/acme/shop/issue/27; for one session only.")
+@click.option("--user", help="Whose it is, for administrators.  [default: yours; in a portable file, what it says]")
+@click.option(
+    "--status",
+    type=click.Choice(["paused", "completed"]),
+    default="paused",
+    show_default=True,
+    help="Of a session: to go on with it, or to have it inherited.",
+)
+@click.option("--store", help="The store to import to instead of that of the settings.")
+@click.option(
+    "--json", "as_json", is_flag=True, help='One {"uuid", "file", "format", "messages", "already", …} per line.'
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    files: tuple[str, ...],
+    *,
+    format: str | None,
+    key: str | None,
+    user: str | None,
+    status: Ending,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Bring tasks in: portable files, and the sessions of Claude Code, Codex, SWE-agent, mini-swe-agent, OpenHands and
+    whatever writes OpenAI's messages.
+
+    Everything in a file is kept, masked like all that is stored; docs/import.md says what becomes of what. The same
+    file brought twice is one task. What cannot be understood is refused with a reason and leaves nothing behind; the
+    other files come in all the same.
+
+    \b
+    orihon import task.orihon
+    orihon import ~/.claude/projects/*/*.jsonl
+    orihon import run.traj --key github/acme/shop/issue/27 --status completed
+    orihon import chat.jsonl --format openai --json | jq -r .uuid
+    """
+    chosen = TaskKey.parse(key) if key else None
+    if chosen is not None and len(files) > 1:
+        raise UsageError("One key cannot stand for several files.", hint="Import them one by one.")
+    settings = load()
+    failed = 0
+    with opened_desk(settings, store, through="import", make=True) as desk, Progress() as progress:
+        _refuse_if_gone(desk)
+
+        def tell(tally: Tally) -> None:
+            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records")
+
+        for file in files:
+            given = {"format": format, "key": chosen, "user": user, "status": status}
+            try:
+                brought = bring(desk, settings, Path(file), **given, tell=tell)  # type: ignore[arg-type]
+            except OrihonError as error:
+                if len(files) == 1:
+                    raise
+                failed = error.exit_code
+                click.echo(f"orihon: {error.message}\n  {error.hint}", err=True)
+                continue
+            finally:
+                progress.clear()
+            for one in brought:
+                click.echo(msgspec.json.encode(one).decode() if as_json else _line(one))
+    context.exit(failed)
+
+
+def _refuse_if_gone(desk: Desk) -> None:
+    if desk.store.url == "memory:":
+        raise UsageError("A task in memory ends with this command.", hint="Import to a directory or to sqlite:///FILE.")
+
+
+def _line(one: Brought) -> str:
+    what = "was there already" if one.already else f"{counted(one.messages, 'message')}, {one.kept:,} other records"
+    return f"{one.uuid}  {one.status:9}  {one.task_key}  {what}  ({one.file}, {one.format})"
+
+
+globals()["import"] = command  # the word cannot be written as a name
