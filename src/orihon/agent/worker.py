@@ -48,11 +48,12 @@ class Worker:
         health: Path | None = None,
         find: Callable[[], object] | None = None,
         recovered: Callable[[queue.Recovered], object] | None = None,
+        idle: Callable[[], object] | None = None,
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self.engine, self.command, self.jobs, self.health = engine, command, jobs, health
-        self.find, self.recovered = find, recovered
+        self.find, self.recovered, self.idle = find, recovered, idle
         self.poll_seconds, self.grace_seconds = poll_seconds, grace_seconds
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.asked = 0  # how often somebody asked us to stop
@@ -74,6 +75,8 @@ class Worker:
                     waits = True
                 if once and not waits and not self.children:
                     return
+                if self.idle is not None and not waits and not self.children:
+                    self.idle()
                 self._rest()
             self._drain()
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "stats": "count tasks, disk, tokens and time",
     "stop": "end a task that is not wanted any more",
     "unkeep": "let a task be cleaned again",
+    "search": "look for words in all tasks",
     "unpause": "let paused tasks go on",
     "worker": "take tasks out of the queue, one process each",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,9 +20,16 @@ from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
 from orihon.config import load
 from orihon.engine import Orihon, open_engine
-from orihon.errors import UsageError
+from orihon.errors import StoreError, UsageError
 from orihon.ops.access import require_admin
+from orihon.ops.search import index_some
 from orihon.settings import Settings
+from orihon.stores.base import Store
+
+log = logging.getLogger("orihon")
+
+IDLE_SECONDS = 0.2  # at once; then the queue is looked at again
+INDEX_SECONDS = 60.0  # between two looks for something new
 
 
 @click.command()
@@ -74,7 +83,26 @@ def worker(
             health=health,
             find=_finder(engine, source, options) if source else None,
             recovered=lambda one: announce(settings, one),
+            idle=_indexer(engine.store),
         ).run(once=once)
+
+
+def _indexer(store: Store) -> Callable[[], None]:
+    """What a worker does when nothing waits: it fills the index of `orihon search`, a moment at a time."""
+    next_at = 0.0
+
+    def idle() -> None:
+        nonlocal next_at
+        if time.monotonic() < next_at:
+            return
+        try:
+            done = index_some(store, IDLE_SECONDS)
+        except StoreError as error:
+            log.warning("The search index could not be filled: %s", error)
+            done = True
+        next_at = time.monotonic() + (INDEX_SECONDS if done else 0)
+
+    return idle
 
 
 def shared(store: str | None, settings: Settings) -> str:

@@ -1,0 +1,107 @@
+"""Which tasks may have something that the index does not know, and which are gone; the former wait in the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from orihon.ops.search.index import Index
+from orihon.ops.search.place import database_of
+from orihon.stores.base import Store
+from orihon.stores.database import Database
+
+PAGE = 1000
+MARGIN = timedelta(seconds=60)  # by which clocks may differ
+
+_STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0), ifnull(max(updated_at), '') FROM tasks"
+_COLUMNS = "uuid, user, task_key, status, created_at"
+_CHANGED = (
+    f"SELECT rowid, {_COLUMNS} FROM tasks "  # noqa: S608 - names from above
+    "WHERE rowid > ? AND (ifnull(updated_at, '') >= ? OR status = 'running') ORDER BY rowid LIMIT ?"
+)
+_UUIDS = "SELECT uuid FROM tasks WHERE uuid > ? ORDER BY uuid LIMIT ?"
+_NEW = f"INSERT INTO tasks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+_AGAIN = "UPDATE tasks SET status = ?, waits = 1 WHERE uuid = ?"
+
+Row = tuple[Any, ...]
+All = Callable[..., list[tuple[Any, ...]]]
+
+
+def look(store: Store, index: Index) -> None:
+    """Let those tasks wait that may have something new, and let go of those that are gone."""
+    database = database_of(store)
+    if database is None:
+        _look_at_all(store, index)
+        return
+    ((*present, newest),) = database.all(_STATE)
+    state = " ".join(map(str, present))
+    if state != index.meta("state"):  # a task came or went; one that was copied here may bring an old date with it
+        _compare(database, index)
+    since, last = index.meta("since"), 0
+    while page := database.all(_CHANGED, last, since, PAGE):
+        last = page[-1][0]
+        _await(index, (row[1:] for row in page))
+    index.note(state=state, since=_before(newest))
+
+
+def _look_at_all(store: Store, index: Index) -> None:
+    """The slow way, row by row, for a store whose rows are not in a file of ours."""
+    rows = store.find()
+    seen: set[str] = set()
+    while page := [(row.uuid, row.user, row.task_key, row.status, row.created_at) for row in islice(rows, PAGE)]:
+        _await(index, page)
+        seen.update(row[0] for row in page)
+    for uuid in [uuid for uuid in _uuids(index.database.all) if uuid not in seen]:
+        index.forget(uuid)
+
+
+def _compare(database: Database, index: Index) -> None:
+    """Go through all ids of both in their order: what only the store has is new, what only the index has is gone."""
+    theirs, ours = _uuids(database.all), _uuids(index.database.all)
+    there, here = next(theirs, None), next(ours, None)
+    gone: list[str] = []
+    new: list[str] = []
+    while there is not None or here is not None:
+        if there is not None and (here is None or there < here):
+            new.append(there)
+            there = next(theirs, None)
+        elif here is not None and (there is None or here < there):
+            gone.append(here)
+            here = next(ours, None)
+        else:
+            there, here = next(theirs, None), next(ours, None)
+        if len(new) >= PAGE or (new and there is None):
+            marks = ", ".join("?" * len(new))
+            _await(index, database.all(f"SELECT {_COLUMNS} FROM tasks WHERE uuid IN ({marks})", *new))  # noqa: S608
+            new = []
+    for uuid in gone:
+        index.forget(uuid)
+
+
+def _uuids(ask: All) -> Iterator[str]:
+    page: list[tuple[Any, ...]] = [("",)]
+    while page := ask(_UUIDS, page[-1][0], PAGE):
+        yield from (uuid for (uuid,) in page)
+
+
+def _await(index: Index, rows: Iterable[Row]) -> None:
+    """These are to be read; a task that was made again under the id of another is a new one."""
+    pairs = [(row, index.database.all("SELECT created_at FROM tasks WHERE uuid = ?", row[0])) for row in rows]
+    for (uuid, *_, created_at), known in pairs:
+        if known and known != [(created_at,)]:
+            index.forget(uuid)
+            known.clear()
+    with index.database.transaction() as connection:
+        connection.executemany(_NEW, [row for row, known in pairs if not known])
+        connection.executemany(_AGAIN, [(row[3], row[0]) for row, known in pairs if known])
+
+
+def _before(newest: str) -> str:
+    """From when on a change counts as new the next time."""
+    try:
+        moment = datetime.fromisoformat(newest) - MARGIN
+    except ValueError:  # none yet, or somebody else's writing
+        return ""
+    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
