@@ -15,10 +15,7 @@ NAMES = [
     "memory",
     "agent",
     "conversation",
-    "ops",
-    "care",
-    "imports",
-    "fidelity",
+NAMES = ["ops", "care", "imports", "search", "fidelity"]
 ]
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orihon import codec
 from orihon.cli import cli
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, Principal
@@ -165,7 +166,7 @@ def test_filters(store):
     assert uuids(store, "zebra", created_from="2020-01-01") == {first, second}
     assert uuids(store, "zebra", created_to="2020-01-01") == set()
     with store.lease(second) as lease:
-        lease.update(status="stopped")
+        lease.update(status="stopped", completed_at=codec.now())
     assert uuids(store, "zebra", status=("stopped",)) == {second}
 
 

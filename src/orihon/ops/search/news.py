@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -15,12 +15,16 @@ from orihon.stores.database import Database
 PAGE = 1000
 MARGIN = timedelta(seconds=60)  # by which clocks may differ
 
-_STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0), ifnull(max(updated_at), '') FROM tasks"
+_STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0) FROM tasks"  # an index answers it
 _COLUMNS = "uuid, user, task_key, status, created_at"
-_CHANGED = (
-    f"SELECT rowid, {_COLUMNS} FROM tasks "  # noqa: S608 - names from above
-    "WHERE rowid > ? AND (ifnull(updated_at, '') >= ? OR status = 'running') ORDER BY rowid LIMIT ?"
-)
+# what ended meanwhile, what runs, and what was touched while it waits: each of them is found through an index
+_CHANGED = f"""
+SELECT rowid, {_COLUMNS} FROM tasks WHERE rowid > ?1 AND rowid IN (
+    SELECT rowid FROM tasks WHERE completed_at >= ?2
+    UNION SELECT rowid FROM tasks WHERE status = 'running'
+    UNION SELECT rowid FROM tasks WHERE status IN ('pending', 'paused') AND updated_at >= ?2
+) ORDER BY rowid LIMIT ?3
+"""  # noqa: S608 - names from above
 _UUIDS = "SELECT uuid FROM tasks WHERE uuid > ? ORDER BY uuid LIMIT ?"
 _NEW = f"INSERT INTO tasks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 _AGAIN = "UPDATE tasks SET status = ?, waits = 1 WHERE uuid = ?"
@@ -35,15 +39,19 @@ def look(store: Store, index: Index) -> None:
     if database is None:
         _look_at_all(store, index)
         return
-    ((*present, newest),) = database.all(_STATE)
+    began = datetime.now(UTC)
+    (present,) = database.all(_STATE)
     state = " ".join(map(str, present))
     if state != index.meta("state"):  # a task came or went; one that was copied here may bring an old date with it
         _compare(database, index)
+    ran = [uuid for (uuid,) in index.database.all("SELECT uuid FROM tasks WHERE status = 'running'")]
+    for place in range(0, len(ran), PAGE):  # whatever became of them, they may have said something before
+        _await(index, _rows(database, ran[place : place + PAGE]))
     since, last = index.meta("since"), 0
-    while page := database.all(_CHANGED, last, since, PAGE):
+    while since and (page := database.all(_CHANGED, last, since, PAGE)):
         last = page[-1][0]
         _await(index, (row[1:] for row in page))
-    index.note(state=state, since=_before(newest))
+    index.note(state=state, since=(began - MARGIN).isoformat(timespec="microseconds")[:-6] + "Z")
 
 
 def _look_at_all(store: Store, index: Index) -> None:
@@ -73,11 +81,15 @@ def _compare(database: Database, index: Index) -> None:
         else:
             there, here = next(theirs, None), next(ours, None)
         if len(new) >= PAGE or (new and there is None):
-            marks = ", ".join("?" * len(new))
-            _await(index, database.all(f"SELECT {_COLUMNS} FROM tasks WHERE uuid IN ({marks})", *new))  # noqa: S608
+            _await(index, _rows(database, new))
             new = []
     for uuid in gone:
         index.forget(uuid)
+
+
+def _rows(database: Database, uuids: list[str]) -> list[Row]:
+    marks = ", ".join("?" * len(uuids))
+    return database.all(f"SELECT {_COLUMNS} FROM tasks WHERE uuid IN ({marks})", *uuids)  # noqa: S608
 
 
 def _uuids(ask: All) -> Iterator[str]:
@@ -96,12 +108,3 @@ def _await(index: Index, rows: Iterable[Row]) -> None:
     with index.database.transaction() as connection:
         connection.executemany(_NEW, [row for row, known in pairs if not known])
         connection.executemany(_AGAIN, [(row[3], row[0]) for row, known in pairs if known])
-
-
-def _before(newest: str) -> str:
-    """From when on a change counts as new the next time."""
-    try:
-        moment = datetime.fromisoformat(newest) - MARGIN
-    except ValueError:  # none yet, or somebody else's writing
-        return ""
-    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
