@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
 import zlib
 from contextlib import closing
 from datetime import timedelta
@@ -439,6 +441,39 @@ def test_while_eight_write(tmp_path, kind):
         with closing(Index(index_path(store))) as index:
             fill(store, index)
             assert index.database.all("SELECT count(*), count(DISTINCT task * 1000 + number) FROM docs") == [(480, 480)]
+
+
+SEARCHER = """
+import sys
+from orihon.ops.access import Desk, Principal
+from orihon.ops.search import Wanted, search
+from orihon.stores import open_store
+with open_store(sys.argv[1]) as store:
+    print("begins", flush=True)
+    while True:
+        search(Desk(store, Principal("root", admin=True), through="test"), Wanted(text="zebra"), rebuild=True)
+"""
+
+
+@pytest.mark.parametrize("kind", WITH_INDEX)
+def test_a_searcher_who_stops_stops_nobody(tmp_path, kind):
+    """Whatever he was doing when he was stopped, reading or filling, an append does not wait for him."""
+    with opened(kind, tmp_path) as store:
+        for number in range(20):
+            task_of(store, *[f"zebra {number} {place}" for place in range(10)])
+        searcher = subprocess.Popen([sys.executable, "-c", SEARCHER, store.url], stdout=subprocess.PIPE)
+        try:
+            assert searcher.stdout.readline() == b"begins\n"
+            for moment in range(5):
+                time.sleep(0.02 + moment / 70)
+                os.kill(searcher.pid, signal.SIGSTOP)
+                command = [sys.executable, "-c", WRITER, store.url, "20"]
+                assert subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+                os.kill(searcher.pid, signal.SIGCONT)
+        finally:
+            searcher.kill()
+            searcher.communicate(timeout=60)
+        assert len(uuids(store, '"zebra number"', limit=50)) == 5
 
 
 def test_texts_are_packed(lasting):
