@@ -140,7 +140,8 @@ def test_hints_name_commands_that_exist():
 
 def test_every_benchmark_can_be_run():
     """Each name of `make bench` is a module with a `main`."""
-    names = ast.literal_eval(re.search(r"NAMES = (\[.*?\])", (ROOT / "bench" / "__main__.py").read_text("utf-8"))[1])
+    text = (ROOT / "bench" / "__main__.py").read_text("utf-8")
+    names = ast.literal_eval(re.search(r"NAMES = (\[.*?\])", text, re.DOTALL)[1])
     for name in names:
         tree = ast.parse((ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8"))
         assert any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body), name

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 import orihon
+from orihon.conversation import book
 from orihon.ops.access import Desk, Principal
 from orihon.ops.bring import bring
 from orihon.ops.export import pages
@@ -187,3 +188,25 @@ def test_the_commands(tmp_path):
     assert "2 messages" in several.stdout
     audit = (tmp_path / "logs" / "contexts" / "audit.jsonl").read_text()
     assert audit.count('"through":"export"') == 3
+
+
+def test_the_document_of_a_conversation(tmp_path):
+    """A conversation goes out as its document, untouched, whatever its state, and comes in as a new one."""
+    with orihon.open(tmp_path / "logs" / "contexts", settings=Settings()) as engine:
+        with book.start(engine, tmp_path, name="mine", user="alice") as talk:
+            talk.say("hello")
+            talk.task.add("assistant", "good day")
+        uuid = talk.task.uuid
+        with engine.start("local/issue/other", user="alice") as task:
+            task.add("user", "hello")
+        before = engine.row(uuid)
+    out = orihon_command(tmp_path, "export", uuid, "--format", "conversation", "-o", "talk.json", "--json")
+    assert out.returncode == 0, out.stderr
+    with orihon.open(tmp_path / "logs" / "contexts", settings=Settings()) as engine:
+        assert engine.row(uuid) == before
+    brought = json.loads(orihon_command(tmp_path, "import", "talk.json", "--json").stdout)
+    assert (brought["messages"], brought["user"], brought["status"]) == (2, "alice", "paused")
+    assert brought["uuid"] != uuid
+    wrong = orihon_command(tmp_path, "export", task.uuid, "--format", "conversation", "-o", "no.json")
+    assert "not a conversation" in wrong.stderr
+    assert not (tmp_path / "no.json").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from orihon.cli import documents
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import UsageError
@@ -17,17 +18,25 @@ from orihon.ops.access import Desk, opened_desk
 from orihon.ops.export import FORMATS, pages
 from orihon.ops.portable import write_portable
 from orihon.ops.tally import Tally
+from orihon.settings import Settings
 from orihon.stores.files import disk_errors
 from orihon.task.reader import Reader
 
-ENDINGS = {"portable": "orihon", "openai": "jsonl", "markdown": "md", "html": "html", "original": "original.jsonl"}
+ENDINGS = {
+    "portable": "orihon",
+    "openai": "jsonl",
+    "markdown": "md",
+    "html": "html",
+    "original": "original.jsonl",
+    documents.NAME: "json",
+}
 
 
 @click.command()
 @click.argument("uuid")
 @click.option(
     "--format",
-    type=click.Choice(["portable", *FORMATS]),
+    type=click.Choice(["portable", *FORMATS, documents.NAME]),
     default="portable",
     show_default=True,
     help="portable is everything; `original` is the file that the task was imported from.",
@@ -48,7 +57,8 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
     orihon export 0f8fad5b --format markdown -o - | less
     orihon export 0f8fad5b --format openai -o - | jq -r .role
     """
-    with opened_desk(load(), store, through="export") as desk, Progress() as progress:
+    settings = load()
+    with opened_desk(settings, store, through="export") as desk, Progress() as progress:
 
         def tell(tally: Tally) -> None:
             progress.show(f"{tally.records:,} records, {amount(tally.size_bytes)}")
@@ -56,13 +66,15 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
         reader = Reader(desk.store, desk.row(uuid))
         desk.looked("export", uuid=reader.uuid, format=format)
         if output == "-":
-            _print(desk, reader, format)
+            _print(desk, settings, reader, format)
             return
         path = Path(output or f"{reader.uuid}.{ENDINGS[format]}")
         if path.exists() and not force:
             raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
         if format == "portable":
             write_portable(desk.store, reader.row, path, tell=tell)
+        elif format == documents.NAME:
+            documents.write_document(desk, settings, reader.row, path)
         else:
             _write(path, reader, format)
     done = {"uuid": reader.uuid, "format": format, "file": str(path), "size_bytes": path.stat().st_size}
@@ -70,14 +82,17 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
     click.echo(msgspec.json.encode(done).decode() if as_json else sentence)
 
 
-def _print(desk: Desk, reader: Reader, format: str) -> None:
-    if format != "portable":
+def _print(desk: Desk, settings: Settings, reader: Reader, format: str) -> None:
+    if format in FORMATS:
         for piece in pages(reader, format):
             click.echo(piece, nl=False)
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "task.orihon"
-        write_portable(desk.store, reader.row, path)
+        path = Path(folder) / "task"
+        if format == documents.NAME:
+            documents.write_document(desk, settings, reader.row, path)
+        else:
+            write_portable(desk.store, reader.row, path)
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 sys.stdout.buffer.write(block)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from orihon.cli import documents
 from orihon.cli.progress import Progress
 from orihon.config import load
 from orihon.errors import OrihonError, UsageError
@@ -16,10 +17,12 @@ from orihon.ops.access import Desk, opened_desk
 from orihon.ops.bring import FORMATS, Brought, Ending, bring
 from orihon.ops.tally import Tally, counted
 
+KNOWN = (*FORMATS, documents.NAME)
+
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", type=click.Choice(FORMATS), help="Do not look at the content to know what it is.")
+@click.option("--format", type=click.Choice(KNOWN), help="Do not look at the content to know what it is.")
 @click.option("--key", metavar="KEY", help="What it works on, such as github/acme/shop/issue/27; for one session only.")
 @click.option("--user", help="Whose it is, for administrators.  [default: yours; in a portable file, what it says]")
 @click.option(
@@ -72,7 +75,10 @@ def command(
         for file in files:
             given = {"format": format, "key": chosen, "user": user, "status": status}
             try:
-                brought = bring(desk, settings, Path(file), **given, tell=tell)  # type: ignore[arg-type]
+                if format == documents.NAME or (format is None and documents.is_document(Path(file))):
+                    brought = [documents.read_document(desk, settings, Path(file), user)]
+                else:
+                    brought = bring(desk, settings, Path(file), **given, tell=tell)  # type: ignore[arg-type]
             except OrihonError as error:
                 if len(files) == 1:
                     raise

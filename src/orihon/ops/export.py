@@ -1,7 +1,7 @@
 """`pages(reader, format)`: one task in one of the forms that people and programs read; `write_portable` for the whole.
 
-A new form is one more line in `FORMATS`: a function from a reader to pieces of text. The conversation document, which
-the conversation itself knows how to write, belongs there as `conversation`.
+A new form is one more line in `FORMATS`: a function from a reader to pieces of text. The document of a conversation is
+written by the conversation itself; the command calls it.
 """
 
 from __future__ import annotations

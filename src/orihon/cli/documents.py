@@ -1,0 +1,70 @@
+"""The document of a conversation for `export` and `import`: here, because conversations and the care of a store do not
+know each other.
+
+A document is written from a copy of the task, so that the task itself is neither taken nor changed, whatever its state.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from orihon.conversation import book, document
+from orihon.engine import Orihon
+from orihon.ops.access import Desk
+from orihon.ops.bring import Brought
+from orihon.ops.formats.source import SessionFile
+from orihon.ops.tally import Tally
+from orihon.ops.taskcopy import TaskCopy
+from orihon.records import Message, TaskRow
+from orihon.settings import Settings
+from orihon.stores import open_store
+from orihon.stores.base import Options
+from orihon.stores.files import disk_errors
+
+NAME = "conversation"
+
+_OPENING = b'{"format":"orihon-conversation"'
+
+
+def write_document(desk: Desk, settings: Settings, row: TaskRow, path: Path) -> None:
+    """The conversation of a task, as one JSON document."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = Options(durability="os", known=desk.store.options.known)
+        with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
+            paused = msgspec.structs.replace(row, status="paused", activity="")
+            TaskCopy(desk.store, copy, paused, Tally(), set()).run()
+            with book.resume(Orihon(copy, settings), row.uuid) as conversation:
+                document.write(conversation, path)
+
+
+def is_document(path: Path) -> bool:
+    """Whether a file begins as `export` and `/save` begin one."""
+    if not path.is_file():
+        return False  # whoever reads it says so
+    with disk_errors(f"{path} cannot be read"), path.open("rb") as file:
+        return file.read(len(_OPENING)) == _OPENING
+
+
+def read_document(desk: Desk, settings: Settings, path: Path, user: str | None) -> Brought:
+    """A new conversation in this directory that goes on where the document ends; read twice, it is two."""
+    if user not in {None, desk.who.user}:
+        desk.require_admin("import a conversation for somebody else")
+    sha256 = SessionFile(path).sha256
+    source = {"file": path.name, "format": NAME, "sha256": sha256}
+    with document.read(Orihon(desk.store, settings), path, Path.cwd(), user=user or desk.who.user) as conversation:
+        conversation.task.event("note", imported=source)
+    row = desk.store.row(conversation.task.uuid)
+    desk.looked("import", uuid=row.uuid, **source)
+    return Brought(
+        uuid=row.uuid,
+        file=path.name,
+        format=NAME,
+        sha256=sha256,
+        task_key=row.task_key,
+        user=row.user,
+        status=row.status,
+        messages=sum(1 for _ in desk.store.read(row.uuid, Message)),
+    )
