@@ -84,8 +84,8 @@ def _is_equal(store: Store, path: Path, brought: list[Brought]) -> bool:
 
 
 def _invalid(store: Store, task: Brought) -> Iterator[bool]:
-    """For every prefix, whether a provider would refuse it; the last 40 messages of it, so that it takes no hour."""
+    """For every prefix, whether a provider would refuse it."""
     log = [whole(store, task.uuid, message) for message in store.read(task.uuid, Message)]
     for length in range(1, len(log) + 1):
-        messages = repair(log[max(0, length - 40) : length])
+        messages = repair(log[:length])
         yield any(violations(api, render(messages)) for api, render in APIS.items())

@@ -17,8 +17,11 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import orihon
 from orihon import codec
+from orihon.agent.worker import Worker
 from orihon.cli import cli
+from orihon.cli.worker import _indexer
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, Principal
 from orihon.ops.audit import audit_of
@@ -29,6 +32,7 @@ from orihon.ops.search.index import Index
 from orihon.ops.search.place import index_path
 from orihon.ops.search.words import terms_of, words_of
 from orihon.records import Call, Message, Summary
+from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.sources import PlainSource, compress
@@ -328,6 +332,21 @@ def test_in_small_steps(lasting):
         steps += 1
         assert steps < 100
     assert len(uuids(lasting, "zebra", limit=50)) == 10
+
+
+def test_a_worker_with_nothing_to_do_fills_it(tmp_path):
+    """When nothing waits, the worker's idle moments go to the index."""
+    with orihon.open(tmp_path / "contexts", settings=Settings()) as engine:
+        task_of(engine.store, "zebra")
+
+        def idle():
+            _indexer(engine.store)()
+            worker.asked = 1
+
+        worker = Worker(engine, lambda uuid: [uuid], poll_seconds=0.01, idle=idle)
+        worker.run()
+        with closing(Index(index_path(engine.store))) as index:
+            assert index.database.all("SELECT count(*) FROM docs") == [(1,)]
 
 
 def test_idle_does_nothing_in_memory():
