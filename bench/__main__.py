@@ -15,7 +15,11 @@ NAMES = [
     "memory",
     "agent",
     "conversation",
-NAMES = ["ops", "care", "imports", "search", "fidelity"]
+    "ops",
+    "care",
+    "imports",
+    "search",
+    "fidelity",
 ]
 
 

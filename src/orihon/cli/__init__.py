@@ -19,8 +19,8 @@ from orihon.errors import OrihonError
 
 COMMANDS = {
     "audit": "show who looked at what",
-    "chat": "talk with a model, in conversations that are kept",
     "backup": "back up the tasks that have ended, one generation a day",
+    "chat": "talk with a model, in conversations that are kept",
     "clean": "delete and compress what is old, and settle tasks whose process died",
     "compact": "summarise a task by hand",
     "config": "show the effective settings and where each came from",
@@ -35,15 +35,15 @@ COMMANDS = {
     "ls": "list tasks",
     "monitor": "watch a store: what died, what takes long, what fails, what fills the disk",
     "pause": "ask one task, or all, to pause",
-    "resume": "go on with a task that was paused or interrupted",
     "restore": "bring tasks back from a backup",
+    "resume": "go on with a task that was paused or interrupted",
     "run": "work on a text, a file or an issue until it is done",
+    "search": "look for words in all tasks",
     "show": "show a task: status, figures, messages, summaries, window",
     "similar": "find tasks like this one",
     "stats": "count tasks, disk, tokens and time",
     "stop": "end a task that is not wanted any more",
     "unkeep": "let a task be cleaned again",
-    "search": "look for words in all tasks",
     "unpause": "let paused tasks go on",
     "worker": "take tasks out of the queue, one process each",
 }
