@@ -17,8 +17,14 @@ from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Loop
 from orihon.agent.models import open_model
 from orihon.agent.sources.local import Local
+from orihon.agent.tools.box import Toolbox
 from orihon.codec import now
 from orihon.context.importance import importance
+from orihon.conversation import book, document
+from orihon.conversation.checkpoints import attached, wish
+from orihon.conversation.lines import FileLineTracker
+from orihon.conversation.modelinfo import context_length
+from orihon.conversation.sticky import StickyFiles
 from orihon.handoff import Handoff, Previous, search
 from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import past_executions
@@ -721,6 +727,106 @@ def clearing(engine, place):
         assert [message["content"] for message in task.window().openai()] == ["You fix bugs.", "Something else."]
         task.undo()
         assert "Fix the basket." in str(task.window().openai())
+
+
+@ours("ConversationState::new")
+def a_new_conversation(engine, place):
+    place.mkdir(exist_ok=True)
+    with book.start(engine, place, name="shop", model="gpt-4o", tools=TOOLS, mcp_enabled=False) as talk:
+        assert (talk.name, talk.mcp_enabled, talk.task.frozen.model) == ("shop", False, "gpt-4o")
+
+
+@ours("ConversationState")
+def to_json_and_back(engine, place):
+    with book.start(engine, place, name="shop") as talk:
+        talk.say("Hello.")
+        talk.task.add_reply(saying("Hi."))
+        document.write(talk, place.parent / "talk.json")
+        with document.read(engine, place.parent / "talk.json", place, name="again") as again:
+            assert again.transcript == talk.transcript == ["> Hello.", "Hi."]
+
+
+@ours("ConversationState.is_in_tangent_mode")
+def being_in_a_tangent(engine, place):
+    with book.start(engine, place, name="shop") as talk:
+        assert not talk.is_in_tangent
+        talk.enter_tangent()
+        assert talk.is_in_tangent
+
+
+@ours("ConversationState.get_tangent_duration_seconds")
+def how_long_a_tangent_lasts(engine, place):
+    with book.start(engine, place, name="shop") as talk:
+        assert talk.tangent_seconds is None
+        talk.enter_tangent()
+        assert talk.tangent_seconds in range(300)
+
+
+@ours("HistoryEntry")
+def a_pair(engine, place):
+    with book.start(engine, place, name="shop") as talk:
+        talk.say("Hello.")
+        talk.task.add_reply(saying("Hi."))
+        (entry,) = talk.entries()
+        assert (entry.user.prompt, entry.assistant.text) == ("Hello.", "Hi.")
+
+
+@ours("ConversationCheckpoint")
+def what_the_main_conversation_was(engine, place):
+    with book.start(engine, place, name="shop") as talk:
+        talk.say("Hello.")
+        talk.task.add_reply(saying("Hi."))
+        talk.enter_tangent()
+        document.write(talk, place.parent / "talk.json")
+        found = json.loads((place.parent / "talk.json").read_text())["tangent_state"]
+        assert len(found["main_history"]) == 1
+
+
+@ours("ContextManager")
+def sticky_files(engine, place):
+    (place.parent / "rules.md").write_text("Be kind.")
+    with begun(engine) as task, Toolbox(place.parent) as box:
+        StickyFiles(task, box.workspace).add("rules.md")
+        assert "Be kind." in str(task.window().openai())
+
+
+@ours("ToolManager")
+def the_toolbox(engine, place):
+    (place.parent / "rules.md").write_text("Be kind.")
+    with Toolbox(place.parent) as box, begun(engine, tools=box.schemas) as task:
+        task.add_reply(calling(("read", {"path": "rules.md"})))
+        (call,) = task.pending_calls()
+        assert "Be kind." in box.run(call)
+        task.answer(call, "Be kind.", is_error=False)
+
+
+@ours("ModelInfo")
+def what_is_known_of_a_model():
+    assert context_length("openai:gpt-4o", Settings()) == 128_000
+
+
+@ours("FileLineTracker")
+def whose_lines_they_are(place):
+    (place.parent / "rules.md").write_text("Be kind.\n")
+    with Toolbox(place.parent) as box:
+        tracker = FileLineTracker(box.workspace)
+        tracker.saw("rules.md", b"Be kind.\n")
+        (place.parent / "rules.md").write_text("Be rude.\n")
+        (changed,) = tracker.changed()
+        assert (changed.path, changed.by) == ("rules.md", "user")
+
+
+@ours("CheckpointManager")
+def files_and_conversation_at_one_moment(engine, place):
+    work = place.parent / "work"
+    work.mkdir()
+    (work / "rules.md").write_text("Be kind.\n")
+    with book.start(engine, work, name="shop") as talk:
+        wish(talk, wanted=True)
+        checkpoints = attached(talk)
+        (work / "rules.md").write_text("Be rude.\n")
+        checkpoints.restore("0")
+        assert (work / "rules.md").read_text() == "Be kind.\n"
 
 
 # the map itself
