@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from desk import Desk
 from orihon.context import wire
+from orihon.context.frame import Texts
+from orihon.context.ranges import upto
 from orihon.context.sticky import BEGIN, END, NAMED, Head, StickyFile, entries_of, entry_text, shown_path
 from orihon.context.view import saved, view
 from orihon.context.wire import openai, violations
@@ -31,6 +33,7 @@ STEPS = st.one_of(
     st.tuples(st.just("end")),
     st.tuples(st.just("rewind"), st.floats(0, 1)),
     st.tuples(st.just("clear")),
+    st.tuples(st.just("summarise")),
     st.tuples(st.just("undo")),
     st.tuples(st.just("checkpoint")),
     st.tuples(st.just("restore")),
@@ -160,6 +163,14 @@ class Play:
         self.moved = True
         self.desk.event("clear")
 
+    def summarise(self):
+        """A summary stands for all but the newest messages that are visible."""
+        ranges = upto(self.desk.view.state.ranges, max(2, len(self.desk.log) - 4))
+        if ranges:
+            self.moved = True
+            self.desk.texts = Texts(summary="They talked.")
+            self.desk.event("summary", id=1, ranges=ranges)
+
     def undo(self):
         self.moved = True
         possible = self.desk.view.undoable
@@ -177,6 +188,7 @@ class Play:
         """Another process: nothing is known but what is stored."""
         other = Desk(4_000)
         other.log, other.folds, other.files, other.sent = self.desk.log, self.desk.folds, self.desk.files, True
+        other.texts = self.desk.texts
         other.events = msgspec.json.decode(msgspec.json.encode(self.desk.events), type=list[Event])
         other.view = view(other.events)
         assert other.view == self.desk.view
