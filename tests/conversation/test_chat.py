@@ -16,10 +16,11 @@ from orihon.conversation.chat.completion import offered
 from orihon.conversation.chat.paths import paths
 from orihon.conversation.chat.plain import Plain
 from orihon.conversation.chat.sitting import warnings_shown
-from orihon.conversation.chat.words import WORDS, Words, language_of
+from orihon.conversation.chat.words import WORDS, Words
 from orihon.conversation.conversation import STOPPED
 from orihon.conversation.entries import CANCELLED
 from orihon.settings import Llm, Provider, Settings
+from orihon.terminal import language_of
 from orihon.testing import serve
 
 SHELL = {"say": "I look.", "call": [{"name": "shell", "arguments": {"command": "echo made > made.txt"}}]}

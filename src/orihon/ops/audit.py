@@ -17,6 +17,7 @@ import msgspec
 from orihon import codec
 from orihon.errors import StoreError
 from orihon.secrets import KnownSecrets, mask_value
+from orihon.secrets.masking import mask_few
 from orihon.stores.base import Store
 from orihon.stores.files import directory_handle, disk_errors, open_file, write_all
 from orihon.stores.jsonl import JsonlStore
@@ -33,7 +34,7 @@ class Audit:
 
     def add(self, **what: Any) -> None:
         """Append a line; a look that cannot be written down is not prevented, but the log says so."""
-        line = {"timestamp": codec.now()} | mask_value(codec.clean_value(what), known=self._known)
+        line = {"timestamp": codec.now()} | mask_value(codec.clean_value(what), known=self._known, by=mask_few)
         try:
             with disk_errors(str(self.path)), directory_handle(self.path.parent) as directory:
                 file = open_file(self.path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)

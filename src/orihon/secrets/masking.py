@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from orihon.secrets.known import KnownSecrets
 
 _SHORTEST = 6  # as long as a@b.cd
-_PAYS = 1_000_000  # characters: until then, to compile the faster gate takes longer than it saves
 
 
 def mask(text: str, *, known: KnownSecrets | None = None) -> str:
     """Put a mask in the place of every secret; a text without one comes back as the same object."""
-    return mask_with(_scanned.gate(len(text)), text, known)
+    return mask_with(_best_gate(), text, known)
+
+
+def mask_few(text: str, *, known: KnownSecrets | None = None) -> str:
+    """The same for a few words, which would not pay for getting the faster gate ready."""
+    return mask_with(gate.pure, text, known)
 
 
 def mask_with(hits_in: gate.Gate, text: str, known: KnownSecrets | None = None) -> str:
@@ -38,20 +42,6 @@ def mask_with(hits_in: gate.Gate, text: str, known: KnownSecrets | None = None) 
         data = find.replaced(data, spans)
         changed = True
     return data.decode("utf-8", "surrogatepass") if changed else text
-
-
-class _Scanned:
-    """How much was looked at in this process, which decides when it pays to get the faster gate ready."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def gate(self, more: int) -> gate.Gate:
-        self.size += more
-        return gate.pure if self.size < _PAYS else _best_gate()
-
-
-_scanned = _Scanned()
 
 
 @cache

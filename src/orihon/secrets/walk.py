@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from orihon.secrets.masking import mask
@@ -13,14 +14,17 @@ if TYPE_CHECKING:
 
     from orihon.secrets.known import KnownSecrets
 
+Mask = Callable[..., str]
+
 _SHORTEST = 4
 _WORDS = frozenset((b"password", b"string", b"hidden", b"required", b"optional", b"true", b"false", b"null", b"none"))
 
 
-def mask_value(value: Any, *, known: KnownSecrets | None = None) -> Any:
+def mask_value(value: Any, *, known: KnownSecrets | None = None, by: Mask = mask) -> Any:
     """Mask a structure of dicts, lists, tuples and strings; without a secret the same object comes back.
 
-    Keys are masked too. The walk keeps its own stack, so no depth is too deep. Other objects pass unseen.
+    Keys are masked too; `by` is the function for each string. The walk keeps its own stack, so no depth is too deep.
+    Other objects pass unseen.
     """
     # One frame is a container, its items still to come, and its masked items so far; the lowest holds the result.
     frames: list[tuple[Any, Iterator[tuple[object, Any]], list[Any]]] = [(None, iter([(None, value)]), [])]
@@ -30,25 +34,25 @@ def mask_value(value: Any, *, known: KnownSecrets | None = None) -> Any:
             if isinstance(item, dict | list | tuple):
                 frames.append((item, _items(item), []))
                 break
-            out.append(_masked(key, item, known))
+            out.append(_masked(key, item, known, by))
         else:
             frames.pop()
             if not frames:
                 return out[0]
-            frames[-1][2].append(_rebuilt(container, out, known))
+            frames[-1][2].append(_rebuilt(container, out, known, by))
 
 
 def _items(container: Any) -> Iterator[tuple[object, Any]]:
     return iter(container.items()) if isinstance(container, dict) else ((None, item) for item in container)
 
 
-def _masked(key: object, item: Any, known: KnownSecrets | None) -> Any:
+def _masked(key: object, item: Any, known: KnownSecrets | None, by: Mask) -> Any:
     if not isinstance(item, str):
         return item
     kind = kind_of(key) if isinstance(key, str) else Kind.NOTHING
     if kind is not Kind.NOTHING and _is_secret(item, kind):
         return f"[{(b'API_KEY' if kind is Kind.KEY else kind.value).decode()}]"
-    return mask(item, known=known)
+    return by(item, known=known)
 
 
 def _is_secret(item: str, kind: Kind) -> bool:
@@ -59,10 +63,10 @@ def _is_secret(item: str, kind: Kind) -> bool:
     return is_secret(data, kind, quoted=True, data=True)
 
 
-def _rebuilt(container: Any, out: list[Any], known: KnownSecrets | None) -> Any:
+def _rebuilt(container: Any, out: list[Any], known: KnownSecrets | None, by: Mask) -> Any:
     """The container itself if nothing in it changed, otherwise one of its kind with the masked items."""
     if isinstance(container, dict):
-        keys = [mask(key, known=known) if isinstance(key, str) else key for key in container]
+        keys = [by(key, known=known) if isinstance(key, str) else key for key in container]
         if all(a is b for a, b in zip(keys, container, strict=True)) and _same(out, container.values()):
             return container
         return dict(zip(_apart(keys), out, strict=True))
