@@ -23,6 +23,10 @@ ELSEWHERE = None  # the command shows no task, or nothing that the store has
 # the arguments, and the exit code; `{url}` is the store
 TRIED = {
     "audit": [(["--store", "{url}"], REFUSED), (["--task", BOB, "--store", "{url}"], REFUSED)],
+    "backup": [
+        (["{place}/hers", "--json", "--store", "{url}"], 0),
+        (["{place}/hers", BOB, "--store", "{url}"], NOT_FOUND),
+    ],
     "chat": [
         (["--list", "--store", "{url}"], 0),
         (["--search", SECRET[4:], "--store", "{url}"], 0),
@@ -30,12 +34,20 @@ TRIED = {
         (["--delete", "figures", "--store", "{url}"], NOT_FOUND),
         (["--user", "bob", "--list", "--store", "{url}"], REFUSED),
     ],
+    "clean": [
+        (["--dry-run", "--older-than", "0", "--store", "{url}"], 0),
+        (["--dry-run", "--emergency", "--json", "--store", "{url}"], 0),
+    ],
+    "compact": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "config": ELSEWHERE,
     "copy": [(["{url}", "{place}/copy"], REFUSED), (["{url}", "{place}/copy", "--task", BOB], REFUSED)],
     "demo": ELSEWHERE,
     "doctor": [(["--store", "{url}"], REFUSED), (["--json", "--store", "{url}"], REFUSED)],
     "enqueue": [(["x", "--user", "bob", "--store", "{url}"], REFUSED)],
+    "export": [([BOB, "-o", "-", "--store", "{url}"], NOT_FOUND), ([BOB[:8], "--store", "{url}"], NOT_FOUND)],
+    "import": ELSEWHERE,
     "inherit": [([KEY, "--store", "{url}"], 0), ([KEY, "--user", "bob", "--json", "--store", "{url}"], 0)],
+    "keep": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "ls": [
         (["--store", "{url}"], 0),
         (["--json", "--limit", "1000", "--store", "{url}"], 0),
@@ -43,9 +55,18 @@ TRIED = {
         (["--key", KEY, "--json", "--store", "{url}"], 0),
         (["--sort", "tokens", "--status", "completed", "--store", "{url}"], 0),
     ],
+    "monitor": [(["--once", "--store", "{url}"], REFUSED)],
     "pause": [([BOB, "--store", "{url}"], NOT_FOUND), (["--all", "--store", "{url}"], REFUSED)],
+    "restore": [
+        (["{place}/all", "--json", "--store", "{place}/restored"], 0),
+        (["{place}/all", BOB, "--store", "{place}/restored"], NOT_FOUND),
+    ],
     "resume": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "run": [(["--resume", BOB, "--store", "{url}"], NOT_FOUND), (["x", "--user", "bob", "--store", "{url}"], REFUSED)],
+    "search": [
+        ([SECRET[4:], "--store", "{url}"], 0),
+        (["figures", "--user", "bob", "--json", "--store", "{url}"], 0),
+    ],
     "show": [
         ([BOB, "--store", "{url}"], NOT_FOUND),
         ([BOB[:8], "--messages", "--window", "--json", "--store", "{url}"], NOT_FOUND),
@@ -59,6 +80,7 @@ TRIED = {
         (["--key", KEY, "--store", "{url}"], 0),
     ],
     "stop": [([BOB, "--store", "{url}"], NOT_FOUND)],
+    "unkeep": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "unpause": [([BOB, "--store", "{url}"], NOT_FOUND), (["--all", "--store", "{url}"], REFUSED)],
     "worker": [(["--once", "--store", "{url}"], REFUSED)],
 }
@@ -81,6 +103,7 @@ def url(request, tmp_path, monkeypatch):
         conversation.task.add("user", SECRET)
         conversation.task.pause()
     monkeypatch.chdir(tmp_path)
+    said("backup", "all", url=url)  # of an administrator, with the tasks of both
     return url
 
 

@@ -17,5 +17,6 @@ def unkeep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
 
     \b
     orihon unkeep 550e8400
+    orihon unkeep 550e8400 7c9e6679 --json
     """
     change(uuids, url, kept=False, as_json=as_json)
