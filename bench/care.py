@@ -81,7 +81,7 @@ def _measured(url: str, work: list[str]) -> tuple[list[float], list[float]]:
             command = [sys.executable, "-m", "orihon", *work, "--store", url]
             subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command line
         else:
-            time.sleep(5)
+            time.sleep(15)
         for writer in writers:
             if writer.stdin is not None:
                 writer.stdin.close()  # which ends it

@@ -8,6 +8,7 @@ in one step, when all of it is there; another one of the same day takes its plac
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -26,7 +27,7 @@ from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import TaskCopy
 from orihon.records import TaskRow
 from orihon.stores.base import Options, Query, Store
-from orihon.stores.files import directory_handle, disk_errors, make_directory, sync_directory
+from orihon.stores.files import directory_handle, disk_errors, make_directory, open_file, sync, sync_directory
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.lockfile import LockFile
 from orihon.task.lifecycle import ENDED
@@ -108,10 +109,21 @@ class _Backup:
                     manifest.add(entry)
                     self.done.size_bytes += entry.size_bytes
                 self.tally.add(tasks=1)
+            self._sync()
             manifest.end()
             self.done.tasks = manifest.count
-        for folder in (self.fresh / TASKS, self.fresh, self.fresh.parent):
-            sync_directory(folder)
+        sync_directory(self.fresh)
+
+    def _sync(self) -> None:
+        """All of it at the end: by then most is on the disk, and whoever works beside us feels less of it."""
+        with directory_handle(self.fresh / TASKS) as within, os.scandir(within) as found:
+            for entry in found:
+                fd = open_file(entry.name, os.O_RDONLY, within)
+                try:
+                    sync(fd)
+                finally:
+                    os.close(fd)
+            sync(within)
 
     def _entry(self, row: TaskRow, before: Entry | None) -> Entry | None:
         try:
@@ -151,7 +163,7 @@ class _Backup:
 
     def _written(self, row: TaskRow) -> Entry:
         path = file_of(self.fresh, row.uuid)
-        figures = write_portable(self.desk.store, row, path)
+        figures = write_portable(self.desk.store, row, path, durable=False)
         try:
             self._prove(path, row)
         except StoreError:

@@ -36,19 +36,26 @@ from orihon.stores.files import disk_errors, sync_directory
 R = TypeVar("R", bound=Record)
 
 
-def write_portable(store: Store, row: TaskRow, path: Path, *, tell: Callable[[Tally], None] | None = None) -> Figures:
-    """Write a task to a file, read it back, and compare; only then has the file its name. A file there is replaced."""
+def write_portable(
+    store: Store, row: TaskRow, path: Path, *, durable: bool = True, tell: Callable[[Tally], None] | None = None
+) -> Figures:
+    """Write a task to a file, read it back, and compare; only then has the file its name. A file there is replaced.
+
+    Whoever writes many syncs them himself at the end, and says that they need not be `durable` before.
+    """
     problems: list[Problem] = []
     before = store.options
     store.options = msgspec.structs.replace(before, report=problems.append)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with disk_errors(f"{path} cannot be written"), Portable(fresh, before) as target:
+        options = before if durable else msgspec.structs.replace(before, durability="os")
+        with disk_errors(f"{path} cannot be written"), Portable(fresh, options) as target:
             figures = TaskCopy(store, target, row, Tally(tell=tell), {row.uuid}).run()
             if problems:
                 raise Corrupt(f"Task {row.uuid} cannot be exported whole: {problems[0]}.")
             fresh.replace(path)
-            sync_directory(path.parent)
+            if durable:
+                sync_directory(path.parent)
     finally:
         store.options = before
         with suppress(FileNotFoundError):
@@ -211,7 +218,7 @@ class PortableLease(Lease):
 
     def close(self) -> None:
         self.file.line("row", codec.encode(self.row))
-        self.file.end()
+        self.file.end(durable=self.store.options.durability != "os")
         self.file.close()
         self.store.unpack()
 

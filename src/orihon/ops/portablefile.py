@@ -87,12 +87,13 @@ class Writing:
             piece = Piece(sha256, base64.b64encode(data[start : start + PIECE_BYTES]).decode())
             self.line("blob", msgspec.json.encode(piece))
 
-    def end(self) -> None:
-        """The last line; the file is whole and on the disk when this returns."""
+    def end(self, *, durable: bool = True) -> None:
+        """The last line; the file is whole when this returns, and on the disk if it should be."""
         self.line("end", msgspec.json.encode(End(self._count, self._hash.hexdigest())))
         self._packed.close()
         self._file.flush()
-        sync(self._file.fileno())
+        if durable:
+            sync(self._file.fileno())
 
     def close(self) -> None:
         """Let go of the file, whether it is whole or not."""
