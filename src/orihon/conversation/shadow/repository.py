@@ -23,7 +23,7 @@ from orihon.stores.files import directory_handle, disk_errors, exists, make_dire
 
 MAX_FILE_BYTES = 10_000_000
 MAX_DIFF_BYTES = 100_000
-_LEFT = ("*.lock", "fast_import_crash_*", "refs/checkpoints/*.lock", "objects/pack/tmp_*", "objects/??/tmp_*")
+_LEFT = ("*.lock", "fast_import_crash_*", "refs/*/*.lock", "objects/pack/tmp_*", "objects/??/tmp_*")
 _ATTRIBUTES = b"* -text !crlf !eol !ident !filter !working-tree-encoding !diff !merge !whitespace\n"
 _SPECIAL = re.compile(r"([\\*?\[\]! #])")
 
