@@ -6,21 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = [
-    "tokens",
-    "masking",
-    "stores",
-    "window",
-    "engine",
-    "memory",
-    "agent",
-    "conversation",
-    "ops",
-    "care",
-    "imports",
-    "search",
-    "fidelity",
-]
+NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "care", "imports", "search", "checkpoints", "fidelity"]
 
 
 def main() -> None:

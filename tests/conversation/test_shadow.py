@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from orihon.conversation.shadow import Change, Shadow, check_workspace
+from orihon.conversation.shadow import MAX_FILE_BYTES, Change, Shadow, check_workspace
+from orihon.conversation.shadow.git import OLDEST
 from orihon.conversation.shadow.restoring import Restoring
 from orihon.conversation.shadow.turn import turn
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from orihon.testing.faults import Child, in_child
-from worktrees import picture, put, world
+from worktrees import fingerprint, git, picture, put, world
 
 STRANGE = [
     "with space.txt",
@@ -636,6 +637,18 @@ def test_a_workspace_inside_its_own_checkpoints_is_refused(tmp_path):
         Shadow(tmp_path / "shadow", tmp_path / "shadow" / "inside")
 
 
+def test_a_directory_of_something_else_is_not_used(tmp_path):
+    """Least of all the user's own repository."""
+    here = world(tmp_path)
+    git(here.files, "init", "--quiet", ".")
+    before = fingerprint(here.files)
+    for place in (here.files / ".git", put(tmp_path / "papers/letter", "dear").parent):
+        with pytest.raises(UsageError, match="holds something else than checkpoints"):
+            Shadow(place, here.files).take()
+    assert fingerprint(here.files) == before
+    assert picture(tmp_path / "papers") == {"letter": ("file", b"dear")}
+
+
 def test_home_and_root_are_refused(tmp_path, monkeypatch):
     """By their names, through links, above home, and when nobody says where home is."""
     home = tmp_path / "people" / "me"
@@ -705,6 +718,17 @@ def test_a_label_cannot_forge_what_a_restore_must_know(here):
     put(here.files / "b", "1")
     assert here.shadow.restore(taken.commit, hard=True).removed == ("b",)
     assert here.shadow.text(taken.commit, "a") == b"1"
+
+
+def test_the_page_about_checkpoints_is_true(here):
+    """Its example is run; the oldest git and the largest file are those of the code."""
+    page = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text(encoding="utf-8")
+    put(here.files / "a", "1")
+    names = {"Shadow": Shadow, "repository": here.place / "one", "workspace": here.files, "store": here.place / "store"}
+    exec("\n".join(line[4:] for line in page.splitlines() if line.startswith("    ")), names)  # noqa: S102
+    assert names["restored"].before == names["taken"].commit
+    assert f"git {'.'.join(map(str, OLDEST))} or newer" in page
+    assert f"over {MAX_FILE_BYTES // 1_000_000} MB" in page
 
 
 def test_two_processes_take_turns(here):

@@ -325,6 +325,17 @@ def test_repositories_inside_the_workspace_are_saved_like_other_files(here):
     assert own == {name: fingerprint(files / name / ".git") for name in own}
 
 
+def test_a_repository_in_the_place_of_a_file_stays(here):
+    """Also one that has nothing in it yet."""
+    put(here.files / "place", "file")
+    first = here.shadow.take()
+    (here.files / "place").unlink()
+    (here.files / "place/.git").mkdir(parents=True)
+    restored = here.shadow.restore(first.commit, hard=True)
+    assert [one.path for one in restored.skipped] == ["place"]
+    assert (here.files / "place/.git").is_dir()
+
+
 def test_names_that_git_keeps_to_itself_are_named(here):
     """A directory called .GIT is no repository here, and cannot be saved either."""
     put(here.files / "x/.GIT/config", "1")

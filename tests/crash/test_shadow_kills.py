@@ -48,10 +48,12 @@ CALLS = {
     "update-index": ["write", "rename", "openat"],
     "status": ["write", "rename"],
     "repack": ["rename", "unlink"],
-    "update-ref": ["rename", "unlink"],
+    "update-ref": ["unlink"],
+    "pack-refs": ["rename", "unlink"],
+    "prune": ["unlink"],
 }
 SHORT = [("fast-import", "write"), ("fast-import", "rename"), ("update-index", "rename"), ("repack", "unlink")]
-RUN = "import sys; sys.path[:0] = sys.argv[2:]; import test_shadow_kills as t; t.sitting(t.Path(sys.argv[1]))(print)"
+RUN = "import sys; sys.path[:0] = sys.argv[2:]; import test_shadow_kills as t; t.{work}(t.Path(sys.argv[1]))(print)"
 
 
 def shadow_of(place):
@@ -154,12 +156,12 @@ def whole():
         yield World(place)
 
 
-def run(place, script, **values):
+def run(place, script, work="sitting", **values):
     """The sitting in a process of its own, with another git in its path; what it said, and how it ended."""
     tools = put(place / "tools/git", script.format(git=GIT, **values), program=True).parent
     path = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     here = Path(__file__).parent
-    command = [sys.executable, "-c", RUN, str(place), str(here), str(here.parent)]
+    command = [sys.executable, "-c", RUN.format(work=work), str(place), str(here), str(here.parent)]
     done = subprocess.run(command, env=os.environ | path, capture_output=True, text=True, timeout=LIMIT, check=False)
     return done.stdout.splitlines(), done
 
@@ -207,6 +209,55 @@ def test_killed_around_every_git_command(whole, when):
         except BaseException as error:
             error.add_note(f"killed {when} command {at}: {commands[at - 1]}")
             raise
+
+
+def first(place):
+    """The first checkpoint of all, for which the repository is made."""
+
+    def work(say):
+        say(f"taken {shadow_of(place).take('first').commit}")
+
+    return work
+
+
+def check_first(whole, place, said):
+    """Nothing is left that keeps the next one from beginning."""
+    shadow, files = shadow_of(place), place / "workspace"
+    taken = shadow.take("again")
+    assert not said or said == [f"taken {taken.commit}"]
+    put(files / "a", "changed")
+    shadow.restore(taken.commit, hard=True)
+    assert picture(files) == whole.latest
+    assert whole.fingerprint(place) == whole.own
+
+
+@pytest.mark.parametrize("how", ["kill before", "kill half", "kill after"])
+def test_killed_at_the_very_first(whole, how):
+    """While the repository is made."""
+    shutil.rmtree(whole.new / "shadow")
+    place = whole.copy()
+    with Faults() as faults:
+        first(place)(lambda _: None)
+    for at in sampled(list(range(1, len(faults.calls) + 1)), 5):
+        place = whole.copy()
+        ended = in_child(first(place), Fault(at=at, how=how))
+        try:
+            assert ended.signal == signal.SIGKILL
+            check_first(whole, place, ended.said)
+        except BaseException as error:
+            error.add_note(f"{how} call {at} ({faults.calls[at - 1]})")
+            raise
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)
+def test_git_is_killed_while_it_makes_the_repository(whole):
+    """At any file that it makes; also then the next one finishes it."""
+    shutil.rmtree(whole.new / "shadow")
+    values = {"command": "init", "call": "openat", "trace": os.devnull}
+    for at in sampled([*range(3, 60, 3)], 3):
+        place = whole.copy()
+        said, _ = run(place, BREAKING, inject=f"-e inject=openat:signal=SIGKILL:when={at}", work="first", **values)
+        check_first(whole, place, said)
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)

@@ -184,9 +184,12 @@ class Setup:
     def went_on(self, row: TaskRow) -> None:
         """Say to a model that follows a script how far it is."""
         begin_after = getattr(self.model, "begin_after", None)
-        if begin_after is not None and row.started_at is not None:
-            said = self.engine.read(row.uuid).messages()  # the row may lack the last reply, after a crash
-            begin_after(sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in said))
+        if begin_after is None:
+            return
+        messages = self.engine.read(row.uuid).messages()  # the row may lack the last reply, after a crash
+        said = sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in messages)
+        if said or row.started_at is not None:
+            begin_after(said)
 
     def opened_model(self, name: str) -> Model:
         """A model by its name; it is closed with the rest."""
@@ -278,7 +281,7 @@ def run_queued(
         task = queue.claim(setup.engine, uuid, **options)
         if task is None:
             return None
-        setup.went_on(task.row)  # somebody may have begun it, and died, since the first look
+        setup.went_on(row)
         return setup.handler.carry_on(task, work)
 
 

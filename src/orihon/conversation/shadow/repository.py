@@ -6,6 +6,7 @@ true; nothing is remembered between calls. No absolute path is stored, so the re
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from orihon.conversation.shadow.checkpoints import Checkpoints
 from orihon.conversation.shadow.git import Git
 from orihon.conversation.shadow.ground import Ground, check_workspace, ground_of
 from orihon.conversation.shadow.restoring import restore
-from orihon.conversation.shadow.turn import Turn, turn
+from orihon.conversation.shadow.turn import NAME, Turn, turn
 from orihon.conversation.shadow.values import Change, Restored, Taken
 from orihon.conversation.shadow.worktree import WorkTree
 from orihon.errors import UsageError
@@ -93,6 +94,7 @@ class Shadow:
         with disk_errors(f"The workspace {self.workspace} cannot be used"):
             files = WorkTree(self.workspace, self._max_file_bytes)
         with files, disk_errors(f"The checkpoints in {self.repository} cannot be used"):
+            self._refuse_foreign()
             make_directory(self.repository)
             with turn(self.repository) as mine:
                 if mine.left is not None:
@@ -100,6 +102,13 @@ class Shadow:
                 mine.note()
                 git = self._git(mine.fd)
                 yield Checkpoints(git, files, self._apart), mine
+
+    def _refuse_foreign(self) -> None:
+        """A directory that is used for something else, and be it the user's own repository, is not ours to fill."""
+        names = os.listdir(self.repository) if self.repository.is_dir() else []
+        if names and NAME not in names:
+            message = f"{self.repository} holds something else than checkpoints."
+            raise UsageError(message, hint="Give checkpoints a directory of their own.")
 
     def _mend(self, files: WorkTree, temporary: str) -> None:
         """Remove what a process has left that was killed; we have the lock, so none of its git commands is running."""

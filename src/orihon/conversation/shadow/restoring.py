@@ -126,6 +126,7 @@ class Restoring:
             return
         found = self.files.read(one.path)
         if found is None:
+            self.removed.add(one.path)  # by somebody else, just now
             return
         if isinstance(found, Unsaved) or (found.mode, identity(found.data)) != (one.old_mode, one.old_id):
             self._skip(one.path, "stays: it was changed a moment ago, and so is not saved")

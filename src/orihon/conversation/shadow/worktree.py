@@ -20,6 +20,7 @@ from orihon.stores.files import write_all
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not make us wait
 MODES = FILE, PROGRAM, LINK = "100644", "100755", "120000"  # as git writes them
+GIT = ".git"
 TEMPORARY = ".orihon-"
 MAX_DEPTH = 100  # of directories that are looked through by hand
 
@@ -54,7 +55,7 @@ class WorkTree:
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """A handle on the directory that a path is in, and its last name."""
         *above, name = path.split("/")
-        if any(part in {"", ".", ".."} or part.lower() == ".git" for part in (*above, name)):
+        if any(part in {"", ".", ".."} or part.lower() == GIT for part in (*above, name)):
             raise OSError(errno.EINVAL, "git keeps no file of this name")
         here = os.dup(self._fd)
         try:
@@ -104,7 +105,7 @@ class WorkTree:
         return False
 
     def below(self, path: str) -> list[str]:
-        """All that is not a directory below one; what cannot be opened stands for what is in it."""
+        """All that is not a directory below one; what cannot be opened, and `.git`, stand for what is in them."""
         try:
             with self._parent(path) as (within, name):
                 return list(_below(name, within, path))
@@ -178,7 +179,7 @@ def _below(name: str, within: int, path: str, depth: int = 0) -> Iterator[str]:
         yield path
         return
     try:
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH or name.lower() == GIT:
             yield path
             return
         for one in os.listdir(here):
