@@ -6,7 +6,22 @@ import importlib
 import platform
 import sys
 
-NAMES = ["tokens", "masking", "stores", "window", "engine", "memory", "agent", "conversation", "ops", "care", "imports", "search", "checkpoints", "fidelity"]
+NAMES = [
+    "tokens",
+    "masking",
+    "stores",
+    "window",
+    "engine",
+    "memory",
+    "agent",
+    "conversation",
+    "ops",
+    "care",
+    "imports",
+    "search",
+    "checkpoints",
+    "fidelity",
+]
 
 
 def main() -> None:
