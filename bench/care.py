@@ -24,6 +24,7 @@ from orihon.stores.base import Query
 TASKS = int(os.environ.get("BENCH_TASKS", "100000"))
 OLD_TASKS = int(os.environ.get("BENCH_OLD_TASKS", "300"))
 WRITERS = 8
+WARM = 1000
 PACE_SECONDS = 0.02  # between two messages of a writer; an agent needs seconds
 PEAK = "import resource, sys; print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
 
@@ -124,6 +125,9 @@ def write(url: str) -> None:
 
     appends, syncs = [], []
     about = a_task(user="writer")
+    with open_store("memory:") as warm, warm.lease(about.uuid, create=about) as lease:
+        for _ in range(WARM):  # who writes much compiles his rules for masking once; nobody else has a part in that
+            lease.append(a_message("x" * 2000))
     with open_store(url) as store, store.lease(about.uuid, create=about) as lease:
         print("ready", flush=True)
         while not select.select([sys.stdin], [], [], PACE_SECONDS)[0]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from orihon.stores.database import PAGE_BYTES, Database
 
 PIECE_ROWS = 200
-PIECE_PAGES = 256  # half a megabyte
+PIECE_PAGES = 32
 LONGEST_PAUSE_SECONDS = 0.05
 
 # ruff: noqa: S608 - the names of tables stand in this package
@@ -62,12 +62,15 @@ def give_back(database: Database) -> int:
     while mode and database.all("PRAGMA freelist_count") != [(0,)]:
         began, before = time.monotonic(), _pages(database)
         with database.transaction(size_bytes=PIECE_PAGES * PAGE_BYTES) as connection:
-            connection.execute(f"PRAGMA incremental_vacuum({PIECE_PAGES})").fetchall()
+            for _ in range(PIECE_PAGES):  # Python takes one step, which is one page, however many are asked for
+                connection.execute("PRAGMA incremental_vacuum(1)").close()
         freed = before - _pages(database)
         if freed <= 0:
             break  # somebody else needs them
         given += freed
         time.sleep(min(LONGEST_PAUSE_SECONDS, time.monotonic() - began))
+    with database.transaction(durable=True):
+        pass  # which copies the log back, if it is long: only then is the file shorter
     return given * PAGE_BYTES
 
 
