@@ -1,6 +1,8 @@
 """The tests run against the installed package; this refuses to run them against an old one."""
 
 import filecmp
+import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,31 @@ def pytest_sessionstart():
 def root() -> Path:
     """The top of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    """A PostgreSQL server that lives as long as the session: that of ORIHON_TEST_POSTGRES, or one of our own."""
+    from orihon.testing.postgres import GIVEN, PostgresServer  # noqa: PLC0415 - most tests need none
+
+    if GIVEN in os.environ:
+        yield os.environ[GIVEN]
+        return
+    with PostgresServer() as server:
+        yield server.url
+
+
+@pytest.fixture
+def postgres(postgres_url):
+    """A function from a place to the URL of a database that is empty when the place is first named."""
+    from orihon.testing.postgres import schema  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        urls = {}
+
+        def url_at(place):
+            if place not in urls:
+                urls[place] = stack.enter_context(schema(postgres_url))
+            return urls[place]
+
+        yield url_at

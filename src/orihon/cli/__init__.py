@@ -33,6 +33,7 @@ COMMANDS = {
     "inherit": "show what a new task would take over from an earlier one",
     "keep": "never clean a task",
     "ls": "list tasks",
+    "migrate": "make the tables of a PostgreSQL store, or bring them up to date",
     "monitor": "watch a store: what died, what takes long, what fails, what fills the disk",
     "pause": "ask one task, or all, to pause",
     "restore": "bring tasks back from a backup",

@@ -2,6 +2,7 @@
 
 logs/contexts               plain files in a directory (the default)
 sqlite:///contexts.db       everything in one SQLite file
+postgresql://host/database  a PostgreSQL database, for many machines
 memory:                     nothing outlives the process
 """
 
@@ -20,9 +21,9 @@ from orihon.settings import Settings
 if TYPE_CHECKING:
     from orihon.stores.base import Options, Store
 
-__all__ = ["open_store", "options_of"]
+__all__ = ["is_postgres", "need_psycopg", "open_store", "options_of"]
 
-SCHEMES = "a directory, sqlite:///FILE, or memory:"
+SCHEMES = "a directory, sqlite:///FILE, postgresql://HOST/DATABASE, or memory:"
 
 
 def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
@@ -49,6 +50,11 @@ def open_store(url: str | Path, options: Options | None = None) -> Store:
         from orihon.stores.memory import MemoryStore  # noqa: PLC0415 - only the store that is used is loaded
 
         return MemoryStore(options=options)
+    if is_postgres(text):
+        need_psycopg()
+        from orihon.stores.postgres import PostgresStore  # noqa: PLC0415
+
+        return PostgresStore(text, options)
     if sys.platform == "win32":
         raise UsageError("Files cannot be locked safely on Windows.", hint="Use PostgreSQL there: postgresql://…")
     if scheme == "sqlite" and rest.startswith("///") and rest != "///":
@@ -60,3 +66,16 @@ def open_store(url: str | Path, options: Options | None = None) -> Store:
     from orihon.stores.jsonl import JsonlStore  # noqa: PLC0415
 
     return JsonlStore(Path(text), options)
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a URL names a PostgreSQL database."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def need_psycopg() -> None:
+    """Say what is missing, where PostgreSQL is to be used without its driver."""
+    try:
+        import psycopg  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise UsageError(f"PostgreSQL needs psycopg: {error}.", hint="pip install 'orihon[postgres]'") from error

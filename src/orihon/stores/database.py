@@ -75,6 +75,8 @@ def sql(name: str) -> str:
 class Database:
     """A connection to one SQLite file, used by one thread at a time; without a schema the file is taken as it is."""
 
+    not_by = "+"
+
     def __init__(self, path: Path, schema: tuple[str, ...] = (), *, durable: bool = False) -> None:
         self.path, self.schema, self.durable = path, schema, durable
         self.lock = threading.RLock()

@@ -1,18 +1,17 @@
-"""The rows of tasks in a SQLite file."""
+"""The rows of tasks: how they are found in a database, and how they are changed in a SQLite file."""
 
 from __future__ import annotations
 
 import sqlite3
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from orihon.records import TaskRow
 from orihon.stores import sums
 from orihon.stores.base import Query
-from orihon.stores.database import Database
 from orihon.stores.totals import By, Totals
 
 PAGE = 500
@@ -29,6 +28,25 @@ ORDERS = {
 # word for word as the index has it, and in words that suit no other index
 ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
+
+
+class Reader(Protocol):
+    """A database that can be asked; values stand where the statement has a `?`."""
+
+    @property
+    def not_by(self) -> str:
+        """What keeps it from looking a column up in an index, before the name of the column."""
+
+    def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+
+
+def quoted(name: str) -> str:
+    """The name of a column in SQL, where `user` is a word of its own."""
+    return f'"{name}"'
+
+
+SELECTED = ", ".join(map(quoted, COLUMNS))
 
 
 def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
@@ -65,22 +83,22 @@ def get(connection: sqlite3.Connection, uuid: str) -> TaskRow:
     return row_of(connection.execute(statement, (uuid,)).fetchone())
 
 
-def find(database: Database, query: Query) -> Iterator[TaskRow]:
-    """Rows in their order, fetched page by page so that no reader holds the file for long."""
+def find(database: Reader, query: Query) -> Iterator[TaskRow]:
+    """Rows in their order, fetched page by page so that no reader holds the database for long."""
     return _newest(database, query) if query.order == "created" else _largest(database, query)
 
 
-def totals(database: Database, query: Query, by: By) -> dict[str, Totals]:
+def totals(database: Reader, query: Query, by: By) -> dict[str, Totals]:
     """What the rows add up to; from the sums that are kept, if the query asks for whole days."""
     days = _days(query)
     names = ", ".join(f"SUM({name})" for name in sums.FIGURES)
     if days is not None:
-        conditions, values = _conditions(Query(user=query.user, status=query.status))
+        conditions, values = _conditions(database, Query(user=query.user, status=query.status))
         conditions += ["day >= ?", "day <= ?", "tasks > 0"]
         where = f"WHERE {' AND '.join(conditions)}"
-        statement = f"SELECT {by}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
+        statement = f"SELECT {quoted(by)}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
         return _totals(database.all(statement, *values, *days))
-    conditions, values = _conditions(query)
+    conditions, values = _conditions(database, query)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     figures = ", ".join(f"SUM({figure.format(row='tasks')})" for figure in sums.FIGURES.values())
     group = sums.GROUPS[by].format(row="tasks")
@@ -103,29 +121,29 @@ def _totals(found: list[tuple[Any, ...]]) -> dict[str, Totals]:
     return made
 
 
-def _largest(database: Database, query: Query) -> Iterator[TaskRow]:
+def _largest(database: Reader, query: Query) -> Iterator[TaskRow]:
     """Chosen from one index, which has all that is compared, and only then read."""
-    conditions, values = _conditions(query, index="+")
+    conditions, values = _conditions(database, query, by_figure=True)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f"ORDER BY {ORDERS[query.order]} DESC, created_at DESC, uuid DESC"
     chosen = f"SELECT uuid FROM tasks {where} {order} LIMIT ? OFFSET ?"  # noqa: S608
     end = sys.maxsize if query.limit is None else query.offset + query.limit
     for offset in range(query.offset, end, PAGE):
-        statement = f"SELECT {', '.join(COLUMNS)} FROM tasks WHERE uuid IN ({chosen}) {order}"  # noqa: S608
+        statement = f"SELECT {SELECTED} FROM tasks WHERE uuid IN ({chosen}) {order}"  # noqa: S608
         found = database.all(statement, *values, min(PAGE, end - offset), offset)
         yield from map(row_of, found)
         if len(found) < PAGE:
             return
 
 
-def _newest(database: Database, query: Query) -> Iterator[TaskRow]:
-    conditions, values = _conditions(query)
+def _newest(database: Reader, query: Query) -> Iterator[TaskRow]:
+    conditions, values = _conditions(database, query)
     left = query.limit if query.limit is not None else sys.maxsize
     offset = query.offset
     while left > 0:
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         found = database.all(
-            f"SELECT {', '.join(COLUMNS)} FROM tasks {where} "  # noqa: S608 - the names come from the struct
+            f"SELECT {SELECTED} FROM tasks {where} "  # noqa: S608 - the names come from the struct
             "ORDER BY created_at DESC, uuid DESC LIMIT ? OFFSET ?",
             *(*values, min(PAGE, left), offset),
         )
@@ -135,14 +153,14 @@ def _newest(database: Database, query: Query) -> Iterator[TaskRow]:
         left, offset = left - PAGE, 0
         # the next page starts behind the last row, not at a count, because rows may have come in meanwhile
         last = row_of(found[-1])
-        conditions, values = _conditions(query)
+        conditions, values = _conditions(database, query)
         conditions.append("(created_at, uuid) < (?, ?)")
         values += [last.created_at, last.uuid]
 
 
-def count(database: Database, query: Query) -> tuple[int, int]:
+def count(database: Reader, query: Query) -> tuple[int, int]:
     """How many rows there are, and the bytes of their tasks; limit and offset do not count."""
-    conditions, values = _conditions(query)
+    conditions, values = _conditions(database, query)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     figures = "count(*), ifnull(sum(ifnull(packed_bytes, size_bytes)), 0)"
     ((found, size_bytes),) = database.all(f"SELECT {figures} FROM tasks {where}", *values)  # noqa: S608
@@ -150,20 +168,19 @@ def count(database: Database, query: Query) -> tuple[int, int]:
 
 
 def row_of(values: tuple[Any, ...]) -> TaskRow:
-    """A row as SQLite gives it."""
+    """A row as the database gives it."""
     fields = dict(zip(COLUMNS, values, strict=True))
     return msgspec.convert({name: value for name, value in fields.items() if value is not None}, TaskRow, strict=False)
 
 
-def _conditions(query: Query, *, index: str = "") -> tuple[list[str], list[Any]]:
-    """What must hold; a "+" keeps SQLite from taking the index of a column that most rows share."""
-    if query.ended_before is not None:
-        index = "+"  # there is one of its own
+def _conditions(database: Reader, query: Query, *, by_figure: bool = False) -> tuple[list[str], list[Any]]:
+    """What must hold; where there is an index of its own, that of a column which most rows share is not taken."""
+    index = database.not_by if by_figure or query.ended_before is not None else ""
     conditions: list[str] = []
     values: list[Any] = []
     for condition, value in (
         ("uuid >= ? AND uuid < ?", None if query.uuid is None else (query.uuid, query.uuid + "\U0010ffff")),
-        (f"{index}user = ?", query.user),
+        (f'{index}"user" = ?', query.user),
         ("task_key = ?", query.key),
         ("linked_key = ?", query.linked),
         ("created_at >= ?", query.created_from),

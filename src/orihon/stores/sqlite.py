@@ -22,18 +22,16 @@ from pathlib import Path
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, NotWritten
+from orihon.errors import Conflict, Corrupt, NotFound, NotWritten
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
-from orihon.stores.base import LISTS, Lease, Options, Query, Store, first_row
+from orihon.stores.base import Lease, Options, Query, Store, first_row
 from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.database import Database
-from orihon.stores.identity import Owner, is_alive, me
+from orihon.stores.fenced import TABLES, held, holder_of, new_holder
+from orihon.stores.identity import is_alive
 from orihon.stores.sweeping import GOING, GONE, MARK, finish, give_back, sweep, sweep_at_once
 from orihon.stores.totals import By, Totals
-
-# where each list lives, and the column that numbers it
-TABLES = {name: ("tool_calls" if name == "tools" else name, field or "id") for name, field in LISTS.values()}
 
 NEWEST = "SELECT min(n) FROM (SELECT {number} AS n FROM {table} WHERE uuid = ? ORDER BY n DESC LIMIT ?)"
 PAGE = (
@@ -48,12 +46,6 @@ FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AN
 SWEPT = (("blobs", "sha256"), *(place for name, place in TABLES.items() if name != "metadata"))
 NO_NUMBER = 2**63 - 1
 BESIDE = ("-wal", "-shm", "-reserve")
-
-
-class Holder(Owner, frozen=True, kw_only=True):
-    """Who holds a lease, and since when: what `lease_owner` says, as JSON."""
-
-    since: str
 
 
 class SqliteStore(Store):
@@ -88,7 +80,7 @@ class SqliteStore(Store):
                 _create(connection, create, status)
             self._refuse_if_held(connection, uuid)
             _finish_going(connection, uuid)
-            holder = Holder(**msgspec.structs.asdict(me()), since=codec.now())
+            holder = new_holder()
             owner = msgspec.json.encode(holder).decode()
             connection.execute(TAKE, (owner, holder.since, uuid))
             ((fence, line),) = connection.execute(TAKEN, (uuid,))
@@ -178,12 +170,9 @@ class SqliteStore(Store):
         owner, heartbeat_at = found
         if owner is None or _silence_seconds(heartbeat_at) > self.options.expiry_seconds:
             return
-        try:
-            holder = msgspec.json.decode(owner, type=Holder)
-        except msgspec.DecodeError:  # somebody wrote it by hand; it holds until it expires
-            raise LeaseHeld(f"Task {uuid} is held by {owner!r}.", owner=owner) from None
+        holder = holder_of(uuid, owner)
         if is_alive(holder) is not False:
-            raise LeaseHeld(f"Task {uuid} is held by {holder} since {holder.since}.", owner=str(holder))
+            raise held(uuid, holder)
 
 
 def _create(connection: sqlite3.Connection, metadata: Metadata, status: Status) -> None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
-import time
 from typing import Any
 
 from orihon import codec
-from orihon.errors import LeaseLost
-from orihon.records import Blob, Message, Metadata, Record, TaskRow
+from orihon.records import Blob, Message, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import LISTS, Lease
-from orihon.stores.database import Database
-from orihon.stores.heartbeat import Heartbeat
-from orihon.stores.sqlite import TABLES, SqliteStore, last_numbers
-
-log = logging.getLogger("orihon")
+from orihon.stores.fenced import TABLES, FencedLease
+from orihon.stores.sqlite import SqliteStore, last_numbers
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 # every statement ends with this, and touches nothing when it does not hold
@@ -33,41 +25,24 @@ RENEW = f"UPDATE tasks SET heartbeat_at = ? {IF_MINE}"
 RELEASE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL {IF_MINE}"
 
 
-class SqliteLease(Lease):
+class SqliteLease(FencedLease):
     """The right to write one task."""
 
     store: SqliteStore
 
-    def __init__(self, store: SqliteStore, metadata: Metadata, fence: int, owner: str, numbers: dict[str, int]) -> None:
-        super().__init__(store, metadata, fence)
-        self._mine = (self.uuid, fence, owner)
-        self._numbers: dict[str, int] | None = numbers
-        self._process_id = os.getpid()
-        self._closed = self._lost = False
-        self._renewed = time.monotonic()
-        self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
+    def read_numbers(self) -> dict[str, int]:
+        with self.store.writer.transaction() as connection:
+            return last_numbers(connection, self.uuid)
 
-    def last(self, kind: type[Record]) -> int:
-        with self.lock:
-            if self._numbers is None:
-                with self.store.writer.transaction() as connection:
-                    self._numbers = last_numbers(connection, self.uuid)
-            return self._numbers[LISTS[kind][0]]
-
-    def write(self, name: str, number: int, line: bytes, record: Record) -> None:
-        self._check()
+    def write_line(self, name: str, number: int, line: bytes, message: Message | None) -> bool:
         table, column = TABLES[name]
-        values: list[Any] = [number, line.removesuffix(b"\n").decode()]
-        if isinstance(record, Message):
+        values: list[Any] = [number, line.decode()]
+        if message is not None:
             statement = APPEND_MESSAGE
-            values += [record.role, record.tokens, record.timestamp, record.key]
+            values += [message.role, message.tokens, message.timestamp, message.key]
         else:
             statement = APPEND.format(table=table, number=column)
-        # forgotten until it is certain: whatever goes wrong, the next append looks what is there
-        numbers, self._numbers = self._numbers, None
-        if not self.store.writer.change(statement, *values, *self._mine):
-            self._lose()
-        self._numbers = numbers and numbers | {name: number}
+        return bool(self.store.writer.change(statement, *values, *self._mine))
 
     def number_of(self, key: str) -> int | None:
         found = super().number_of(key)
@@ -80,7 +55,7 @@ class SqliteLease(Lease):
             self._check()
             sha256 = hashlib.sha256(data).hexdigest()
             if not self.store.writer.change(PUT, sha256, data, *self._mine):
-                self._renew(self.store.writer)  # it is there already, or the lease is not ours any more
+                self._renew()  # it is there already, or the lease is not ours any more
             return Blob(sha256=sha256, size_bytes=len(data))
 
     def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
@@ -97,40 +72,12 @@ class SqliteLease(Lease):
         with self.lock:
             self._check()
             # a durable commit syncs all that were before it, and a heartbeat is as good a reason for one as any
-            self._renew(self.store.writer, durable=self.store.syncs)
+            self._renew(durable=self.store.syncs)
 
-    def close(self) -> None:
-        if self._process_id != os.getpid():
-            return  # a child has nothing to give back
-        with self.lock:
-            if not self._closed:
-                self._heartbeat.stop()
-                self.store.writer.change(RELEASE, *self._mine, durable=self.store.syncs)
-                self._closed = True
-                self.store.leases.discard(self)
+    def renew(self, *, beat: bool = False, durable: bool = False) -> bool:
+        database = self.store.renewer if beat else self.store.writer
+        return bool(database.change(RENEW, codec.now(), *self._mine, durable=durable))
 
-    def _check(self) -> None:
-        """Refuse whoever has no right to write; whoever was silent for too long asks before he goes on."""
-        if self._process_id != os.getpid():
-            raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
-        if self._closed or self._lost:
-            raise LeaseLost
-        if time.monotonic() - self._renewed > self.store.options.expiry_seconds:
-            self._renew(self.store.writer)
-
-    def _renew(self, database: Database, *, durable: bool = False) -> None:
-        asked = time.monotonic()
-        if not database.change(RENEW, codec.now(), *self._mine, durable=durable):
-            self._lose()
-        self._renewed = asked
-
-    def _lose(self) -> None:
-        self._lost = True
-        raise LeaseLost
-
-    def _beat(self) -> None:
-        try:
-            self._renew(self.store.renewer)
-        except LeaseLost:
-            log.warning("[uuid:%s] Somebody else took the lease.", self.uuid[:8])
-            self._heartbeat.stop()
+    def release(self) -> None:
+        self.store.writer.change(RELEASE, *self._mine, durable=self.store.syncs)
+        self.store.leases.discard(self)

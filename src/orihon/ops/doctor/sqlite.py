@@ -25,9 +25,9 @@ from orihon.records import Message, Record
 from orihon.stores import rows
 from orihon.stores.base import LISTS
 from orihon.stores.database import Database
+from orihon.stores.fenced import TABLES, Holder
 from orihon.stores.files import PRIVATE_FILE
 from orihon.stores.identity import is_alive
-from orihon.stores.sqlite import TABLES, Holder
 from orihon.stores.sweeping import LEFT
 
 # ruff: noqa: S608 - the statements are put together from the names of tables and columns that stand in the code

@@ -1,0 +1,118 @@
+"""The tables of the PostgreSQL store, version by version: `sql/postgres/NNN_name.sql`, each run once, in its order.
+
+A migration and its record are one transaction, so a database is at one version or at the next. An empty database gets
+its tables when it is first opened, if the role may make them; one that is older is left alone until somebody says
+`orihon migrate`, because others may still work on it with the version that fits it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from importlib import resources
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from orihon.errors import SchemaMismatch
+from orihon.stores.postgres_errors import MIGRATE
+from orihon.stores.postgres_server import Connection, Server
+
+# any number will do, as long as it is the same everywhere: two that migrate at once come one after the other
+LOCK = "SELECT pg_advisory_xact_lock(6_744_205_811)"
+RECORDS = """CREATE TABLE IF NOT EXISTS orihon_migrations (
+    number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+)"""
+OTHERS = "SELECT to_regclass('tasks') IS NOT NULL OR to_regclass('messages') IS NOT NULL"
+
+
+class Migration(NamedTuple):
+    """One step from a version to the next."""
+
+    number: int
+    name: str
+    sql: str
+
+
+class Migrated(Struct, frozen=True):
+    """What was done, and the version that the tables have now."""
+
+    url: str
+    version: int
+    applied: list[str]
+
+
+def bring_up_to_date(url: str) -> Migrated:
+    """Bring the tables of a database up to date."""
+    with closing(Server(url, patience_seconds=0)) as server:
+        applied = [f"{migration.number:03} {migration.name}" for migration in migrate(server)]
+        return Migrated(server.shown, version_of(server) or 0, applied)
+
+
+def migrations() -> list[Migration]:
+    """All of them, in their order."""
+    folder = resources.files("orihon.stores.sql").joinpath("postgres")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    found = [(file.name.removesuffix(".sql").partition("_"), file) for file in files]
+    return [Migration(int(number), name, file.read_text(encoding="utf-8")) for (number, _, name), file in found]
+
+
+def version_of(server: Server) -> int | None:
+    """The version of the tables; None when there are none."""
+    if not server.all("SELECT 1 WHERE to_regclass('orihon_migrations') IS NOT NULL"):
+        return None
+    ((number,),) = server.all("SELECT coalesce(max(number), 0) FROM orihon_migrations")
+    return int(number)
+
+
+def require_schema(server: Server) -> None:
+    """Make the tables of an empty database; refuse one that is older or newer than this code."""
+    newest, version = migrations()[-1].number, version_of(server)
+    if version is None:
+        migrate(server)
+    elif version > newest:
+        raise _too_new(server, version, newest)
+    elif version < newest:
+        sentence = f"The tables in {server.shown} have version {version}; this version of Orihon needs {newest}."
+        raise SchemaMismatch(sentence, hint=MIGRATE)
+
+
+def migrate(server: Server) -> list[Migration]:
+    """Bring the tables up to date; what was done."""
+    return [migration for migration in migrations() if server.run(partial(_apply, server, migration), writing=True)]
+
+
+def _apply(server: Server, migration: Migration, connection: Connection) -> bool:
+    """One migration, if it is not there yet; whoever does the same at the same moment comes after."""
+    with connection.transaction():
+        connection.execute(LOCK)
+        if not _records_there(server, connection):
+            connection.execute(RECORDS)
+        newest = connection.execute("SELECT coalesce(max(number), 0) FROM orihon_migrations").fetchone()
+        if newest is not None and newest[0] > migrations()[-1].number:
+            raise _too_new(server, newest[0], migrations()[-1].number)
+        if newest is not None and newest[0] >= migration.number:
+            return False
+        connection.execute(migration.sql.encode())
+        values = (migration.number, migration.name)
+        connection.execute("INSERT INTO orihon_migrations (number, name) VALUES (%s, %s)", values)
+        return True
+
+
+def _records_there(server: Server, connection: Connection) -> bool:
+    there = connection.execute("SELECT to_regclass('orihon_migrations') IS NOT NULL").fetchone()
+    if there is not None and there[0]:
+        return True
+    found = connection.execute(OTHERS).fetchone()
+    if found is not None and found[0]:
+        hint = (
+            "Give Orihon a database of its own, or a schema: "
+            "CREATE SCHEMA orihon, and ?options=-csearch_path%3Dorihon in the URL."
+        )
+        raise SchemaMismatch(f"{server.shown} has tables of another program.", hint=hint)
+    return False
+
+
+def _too_new(server: Server, version: int, newest: int) -> SchemaMismatch:
+    sentence = f"The tables in {server.shown} have version {version}; this version of Orihon knows {newest}."
+    return SchemaMismatch(sentence, hint="Use the newer version of Orihon that made them.")

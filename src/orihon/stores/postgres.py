@@ -1,0 +1,217 @@
+"""`postgresql://…`: tasks, lists and blobs in one PostgreSQL database that any number of machines share.
+
+A lease is what it is in a SQLite file: three columns of the task's row, taken in one statement, when it is free, when
+its holder was not heard of for `expiry_seconds` by the clock of the database, or when he died on this very machine.
+Every write locks that row while it looks at fence and owner, so it comes whole before a change of the holder or not at
+all, and the next holder counts from what is there.
+
+A commit is synced when it returns, whatever the durability, except with `os`: PostgreSQL has nothing between a commit
+that a power cut cannot take back and one that the kill of a server process takes with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
+from orihon.records import Metadata, Status, TaskRow
+from orihon.stores import rows
+from orihon.stores.base import Lease, Options, Query, Store, first_row
+from orihon.stores.checks import checked, checked_task
+from orihon.stores.fenced import TABLES, held, holder_of, new_holder
+from orihon.stores.identity import is_alive, me
+from orihon.stores.migrations import require_schema
+from orihon.stores.postgres_server import Connection, Server
+
+# ruff: noqa: S608 - the statements are put together from what stands here
+NOW = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+AGO = NOW.replace("clock_timestamp()", "(clock_timestamp() - make_interval(secs => %s))")
+
+FREE = f"(lease_owner IS NULL OR lease_owner = ANY(%s) OR coalesce(heartbeat_at, '') < {AGO})"
+MADE_WITH = tuple(name for name in rows.COLUMNS if name != "heartbeat_at")
+CREATE = (
+    f"WITH made AS (INSERT INTO tasks ({', '.join(map(rows.quoted, MADE_WITH))}, heartbeat_at) "
+    f"VALUES ({', '.join(['%s'] * len(MADE_WITH))}, {NOW}) "
+    "ON CONFLICT DO NOTHING RETURNING uuid) "
+    "INSERT INTO metadata (uuid, id, line) SELECT uuid, 1, %s FROM made RETURNING uuid"
+)
+TAKE = (
+    f"UPDATE tasks SET fence = fence + 1, lease_owner = %s, heartbeat_at = {NOW} "
+    f"WHERE uuid = %s AND {FREE} RETURNING fence"
+)
+LET_GO = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = %s AND lease_owner = %s RETURNING uuid"
+# read after the lease is taken and not with it, because a statement does not see what came while it waited
+LAST = "(SELECT coalesce(max({number}), 0) FROM {table} WHERE uuid = tasks.uuid) AS {name}"
+NUMBERS = ", ".join(LAST.format(name=name, table=table, number=number) for name, (table, number) in TABLES.items())
+TAKEN = (
+    f"SELECT fence, revision, (SELECT line FROM metadata WHERE uuid = tasks.uuid), {NUMBERS} "
+    "FROM tasks WHERE uuid = %s AND lease_owner = %s"
+)
+# about a megabyte: the sizes are known without the lines, and only those that are given out are read
+PAGE = (
+    "SELECT {number}, line FROM ("
+    "SELECT {number}, line, sum(octet_length(line)) OVER (ORDER BY {number}) - octet_length(line) AS before FROM ("
+    "SELECT {number}, line FROM {table} WHERE uuid = %s AND {number} BETWEEN {first} AND %s "
+    "ORDER BY {number} LIMIT 1000) AS page) AS sized WHERE before < 1000000 ORDER BY {number}"
+)
+NEWEST = (
+    "(SELECT coalesce(min(n), 1) FROM ("
+    "SELECT {number} AS n FROM {table} WHERE uuid = %s ORDER BY n DESC LIMIT %s) AS newest)"
+)
+NO_NUMBER = 2**63 - 1
+
+
+class PostgresStore(Store):
+    """Tasks in one PostgreSQL database."""
+
+    leases_expire = True
+
+    def __init__(self, url: str, options: Options | None = None) -> None:
+        options = options or Options()
+        self.server = Server(url, patience_seconds=options.expiry_seconds / 2)
+        super().__init__(self.server.shown, options)
+        self.leases: set[Lease] = set()
+        try:
+            require_schema(self.server)
+        except BaseException:
+            self.server.close()
+            raise
+
+    def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
+        from orihon.stores.postgres_lease import PostgresLease  # noqa: PLC0415 - the two know each other
+
+        checked(uuid)
+        owner = msgspec.json.encode(new_holder()).decode()
+        if create is not None:
+            self._create(checked_task(uuid, create, self.options.known), status, owner)
+        else:
+            self._take(uuid, owner)
+        found = self._taken(uuid, owner)
+        if not found:  # for somebody with little patience we had expired already
+            raise LeaseHeld(f"Task {uuid} was taken by somebody else at the same moment.")
+        fence, revision, line, *numbers = found[0]
+        try:
+            metadata = codec.decode_line(line or b"", Metadata)
+            lease = PostgresLease(self, metadata, fence, owner, dict(zip(TABLES, numbers, strict=True)))
+        except BaseException:
+            self.server.change(LET_GO, uuid, owner)
+            raise
+        lease.revision = revision
+        self.leases.add(lease)
+        return lease
+
+    def find(self, query: Query | None = None) -> Iterator[TaskRow]:
+        return rows.find(Rows(self.server), _cleaned(query or Query()))
+
+    def row(self, uuid: str) -> TaskRow:
+        found = self.server.all(f"SELECT {rows.SELECTED} FROM tasks WHERE uuid = %s", checked(uuid))
+        if not found:
+            raise NotFound(kind="task", id=uuid)
+        return rows.row_of(found[0])
+
+    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
+        table, number = TABLES[name]
+        names = {"table": table, "number": number}
+        values: list[Any] = [checked(uuid), first, NO_NUMBER if last is None else last]
+        statement = PAGE.format(first="%s", **names)
+        if first < 0:
+            newest, values[1:2] = NEWEST.format(**names), [uuid, -first]
+            found = self.server.all(PAGE.format(first=newest, **names), *values)
+        else:
+            found = self.server.all(statement, *values)
+        if not found:
+            self._check_task(uuid)
+        # page by page, each beginning behind the last number, so that no reader holds a transaction
+        while found:
+            yield from ((place, line + b"\n") for place, line in found)
+            found = self.server.all(statement, uuid, found[-1][0] + 1, values[-1])
+
+    def blob(self, uuid: str, sha256: str) -> bytes:
+        found = self.server.all("SELECT data FROM blobs WHERE uuid = %s AND sha256 = %s", checked(uuid), sha256)
+        if not found:
+            self._check_task(uuid)
+            raise NotFound(kind="blob", id=sha256)
+        data: bytes = found[0][0]
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise Corrupt(f"The bytes of blob {sha256} are not those that were put there.", where=self.url)
+        return data
+
+    def delete(self, uuid: str) -> None:
+        self._check_task(uuid)
+        self.server.run(lambda connection: self._delete(connection, uuid), writing=True)
+
+    def close(self) -> None:
+        try:
+            for lease in list(self.leases):
+                lease.close()
+        finally:
+            self.server.close()
+
+    def _create(self, metadata: Metadata, status: Status, owner: str) -> None:
+        row = msgspec.structs.replace(first_row(metadata, status, fence=1), lease_owner=owner)
+        values = [getattr(row, name) for name in MADE_WITH]
+        if not self.server.change(CREATE, *values, codec.encode(metadata)) and not self._taken(metadata.uuid, owner):
+            raise Conflict(f"There is a task {metadata.uuid} already.", hint="Resume it, or choose another uuid.")
+
+    def _take(self, uuid: str, owner: str) -> None:
+        takes_over = [owner]  # after a connection that broke it may be ours already
+        while not self.server.change(TAKE, owner, uuid, takes_over, self.options.expiry_seconds):
+            found = self.server.all("SELECT lease_owner FROM tasks WHERE uuid = %s", uuid)
+            if not found:
+                raise NotFound(kind="task", id=uuid)
+            ((other,),) = found
+            if other is not None and not _died_here(uuid, other):
+                raise held(uuid, holder_of(uuid, other))
+            takes_over = [owner] if other is None else [owner, other]
+
+    def _taken(self, uuid: str, owner: str) -> list[tuple[Any, ...]]:
+        return self.server.all(TAKEN, uuid, owner)
+
+    def _delete(self, connection: Connection, uuid: str) -> None:
+        with connection.transaction():
+            owned = connection.execute(
+                f"SELECT lease_owner, {FREE} FROM tasks WHERE uuid = %s FOR UPDATE".encode(),
+                ([], self.options.expiry_seconds, uuid),
+            ).fetchone()
+            if owned is not None and not owned[1] and not _died_here(uuid, owned[0]):
+                raise held(uuid, holder_of(uuid, owned[0]))
+            for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
+                connection.execute(f"DELETE FROM {table} WHERE uuid = %s".encode(), (uuid,))
+
+    def _check_task(self, uuid: str) -> None:
+        if not self.server.all("SELECT 1 FROM tasks WHERE uuid = %s", checked(uuid)):
+            raise NotFound(kind="task", id=uuid)
+
+
+def _died_here(uuid: str, owner: str) -> bool:
+    """Whether a holder is certainly dead. On another machine nobody knows, and host names are not unique."""
+    try:
+        holder = holder_of(uuid, owner)
+    except LeaseHeld:
+        return False
+    return holder.boot_id == me().boot_id and is_alive(holder) is False
+
+
+class Rows:
+    """The table of tasks, as `rows` asks it; planned each time, because the best plan depends on what is looked for."""
+
+    not_by = ""  # it knows how many rows share a value
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.server.all(statement.replace("?", "%s"), *values, prepare=False)
+
+
+def _cleaned(query: Query) -> Query:
+    """What is looked for, as it would have been stored; PostgreSQL knows no NUL."""
+    texts = {
+        name: codec.clean_text(value) for name, value in msgspec.structs.asdict(query).items() if isinstance(value, str)
+    }
+    return msgspec.structs.replace(query, **texts)

@@ -1,0 +1,121 @@
+"""The right to write one task of a PostgreSQL database.
+
+Every statement here can be repeated when its answer was lost. A line has its number: it is there, or it is not. A
+change of the row has a revision: it was made, or it was not. So a connection that breaks in the middle is a pause; only
+when the server stays away does the caller hear OutcomeUnknown, and then a key tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from orihon import codec
+from orihon.errors import Conflict
+from orihon.records import Blob, Message, TaskRow
+from orihon.stores import rows
+from orihon.stores.fenced import TABLES, FencedLease
+from orihon.stores.postgres import NOW, NUMBERS, PostgresStore
+
+# ruff: noqa: S608 - the statements are put together from what stands here
+IF_MINE = "uuid = %s AND fence = %s AND lease_owner = %s"
+# the row stays locked until the line is in, so that nobody takes the lease between the look and the line
+MINE = f"(SELECT uuid FROM tasks WHERE {IF_MINE} FOR SHARE) AS mine"
+APPEND_MESSAGE = (
+    "INSERT INTO messages (uuid, seq, line, role, tokens, timestamp, key) "
+    f"SELECT uuid, %s, %s, %s, %s, %s, %s FROM {MINE} ON CONFLICT DO NOTHING RETURNING seq"
+)
+APPEND = (
+    f"INSERT INTO {{table}} (uuid, {{number}}, line) SELECT uuid, %s, %s FROM {MINE} "
+    "ON CONFLICT DO NOTHING RETURNING {number}"
+)
+THERE = "SELECT line = %s FROM {table} WHERE uuid = %s AND {number} = %s"
+PUT = f"INSERT INTO blobs (uuid, sha256, data) SELECT uuid, %s, %s FROM {MINE} ON CONFLICT DO NOTHING RETURNING sha256"
+WITH_KEY = "SELECT seq FROM messages WHERE uuid = %s AND md5(key) = md5(%s) AND key = %s ORDER BY seq DESC LIMIT 1"
+CHANGED = f"SELECT {rows.SELECTED} FROM tasks WHERE {IF_MINE} AND revision = %s"
+RENEW = f"UPDATE tasks SET heartbeat_at = {NOW} WHERE {IF_MINE} RETURNING uuid"
+RELEASE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE} RETURNING uuid"
+
+
+class PostgresLease(FencedLease):
+    """The right to write one task."""
+
+    store: PostgresStore
+
+    revision: int | None = None  # of the row; None when it must be asked for
+
+    def read_numbers(self) -> dict[str, int]:
+        found = self.store.server.all(f"SELECT {NUMBERS} FROM tasks WHERE uuid = %s", self.uuid)
+        return dict(zip(TABLES, found[0] if found else (0,) * len(TABLES), strict=True))
+
+    def write_line(self, name: str, number: int, line: bytes, message: Message | None) -> bool:
+        table, column = TABLES[name]
+        values: list[Any] = [number, line]
+        if message is not None:
+            statement = APPEND_MESSAGE
+            values += [message.role, message.tokens, message.timestamp, message.key]
+        else:
+            statement = APPEND.format(table=table, number=column)
+        if self.store.server.change(statement, *values, *self._mine):
+            return True
+        # the answer to an earlier try was lost, or the lease was
+        there = self.store.server.all(THERE.format(table=table, number=column), line, self.uuid, number)
+        if there == [(False,)] and self.renew():
+            raise Conflict(f"Number {number} of the {name} of task {self.uuid} is there already, and is another one.")
+        return there == [(True,)]
+
+    def number_of(self, key: str) -> int | None:
+        found = self.store.server.all(WITH_KEY, self.uuid, key, key)
+        return found[0][0] if found else None
+
+    def _remember(self, key: str, number: int) -> None:
+        """There is an index of them all."""
+
+    def put(self, data: bytes) -> Blob:
+        with self.lock:
+            self._check()
+            sha256 = hashlib.sha256(data).hexdigest()
+            if not self.store.server.change(PUT, sha256, data, *self._mine):
+                self._renew()  # it is there already, or the lease is not ours any more
+            return Blob(sha256=sha256, size_bytes=len(data))
+
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
+        with self.lock:
+            self._check()
+            changes = {"updated_at": codec.now()} | changes
+            parts = [f"{rows.quoted(name)} = %s" for name in changes]
+            parts += [f"{rows.quoted(name)} = {rows.quoted(name)} + %s" for name in add]
+            # forgotten until it is certain, as the numbers are
+            revision, self.revision = self._known_revision(), None
+            found = self.store.server.change(
+                f"UPDATE tasks SET {', '.join(parts)}, revision = revision + 1 "
+                f"WHERE {IF_MINE} AND revision = %s RETURNING {rows.SELECTED}",
+                *(*changes.values(), *add.values(), *self._mine, revision),
+            )
+            if not found:  # the answer to an earlier try was lost, or the lease was
+                found = self.store.server.all(CHANGED, *self._mine, revision + 1)
+            if not found:
+                self._lose()
+            self.revision = revision + 1
+            return rows.row_of(found[0])
+
+    def _known_revision(self) -> int:
+        if self.revision is None:
+            found = self.store.server.all(f"SELECT revision FROM tasks WHERE {IF_MINE}", *self._mine)
+            if not found:
+                self._lose()
+            self.revision = found[0][0]
+        return self.revision
+
+    def sync(self) -> None:
+        with self.lock:
+            self._check()
+            if not self.store.server.all(f"SELECT 1 FROM tasks WHERE {IF_MINE}", *self._mine):
+                self._lose()
+
+    def renew(self, *, beat: bool = False, durable: bool = False) -> bool:  # noqa: ARG002 - every commit is
+        return bool(self.store.server.change(RENEW, *self._mine))
+
+    def release(self) -> None:
+        self.store.server.change(RELEASE, *self._mine)
+        self.store.leases.discard(self)

@@ -1,0 +1,17 @@
+"""The store in a PostgreSQL database keeps the contract."""
+
+import pytest
+
+from orihon.stores.postgres import PostgresStore
+from orihon.testing import DurableStoreContract
+
+
+class TestPostgres(DurableStoreContract):
+    """All of it."""
+
+    @pytest.fixture(autouse=True)
+    def server(self, postgres):
+        self.postgres = postgres
+
+    def open(self, place, options):
+        return PostgresStore(self.postgres(place), options)
