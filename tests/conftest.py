@@ -57,3 +57,15 @@ def postgres(postgres_url):
             return urls[place]
 
         yield url_at
+
+
+@pytest.fixture
+def url_at(request):
+    """The URL of a store of some kind at a place; a PostgreSQL server is started when it is first asked for one."""
+
+    def url_at(kind, place):
+        if kind == "postgres":
+            return request.getfixturevalue("postgres")(place)
+        return {"memory": "memory:", "jsonl": f"{place}/contexts", "sqlite": f"sqlite:///{place}/contexts.db"}[kind]
+
+    return url_at

@@ -39,11 +39,13 @@ def open_engine(
     hooks: Sequence[Any] = (),
     user: str | None = None,
 ) -> Orihon:
-    """The engine over a store: a directory, `sqlite:///FILE` or `memory:`; without one, what the settings say.
+    """The engine over a store: a directory, `sqlite:///FILE`, `postgresql://…` or `memory:`.
 
-    Without `settings`, `./config.yaml` and the environment are read. With a `user`, only his tasks are there.
+    Without a URL, it is the one of the settings. Without `settings`, `./config.yaml` and the environment are read.
+    With a `user`, only his tasks are there.
     """
     settings = load() if settings is None else settings
+    hooks = hooking.checked(hooks)  # before there is a store to let go of
     store = open_store(settings.store_url if url is None else url, options_of(settings))
     return Orihon(store, settings, hooks, user)
 

@@ -23,7 +23,6 @@ from orihon.errors import Corrupt, StoreUnavailable, UsageError
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Forge, PauseResume, Planning, Settings
 from orihon.task.lifecycle import Ending
-from orihon.testing.script import url_of
 from rounds import saying
 
 KEY = orihon.TaskKey.github("acme", "shop", issue=27)
@@ -39,9 +38,9 @@ def settings(tmp_path):
     )  # fmt: skip
 
 
-@pytest.fixture(params=["jsonl", "sqlite"])
-def url(request, tmp_path):
-    return url_of(request.param, tmp_path / "store")
+@pytest.fixture(params=["jsonl", "sqlite", "postgres"])
+def url(request, tmp_path, url_at):
+    return url_at(request.param, tmp_path / "store")
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from orihon.testing import DurableStoreContract
 class TestPostgres(DurableStoreContract):
     """All of it."""
 
+    examples = 10
+
     @pytest.fixture(autouse=True)
     def server(self, postgres):
         self.postgres = postgres

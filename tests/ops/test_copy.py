@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 
 import orihon
@@ -27,17 +28,19 @@ from orihon.testing.contract import TOKEN, a_message, a_task, one_of_each
 
 SOURCE = str(Path(orihon.__file__).parent.parent)
 KINDS = (Metadata, Message, Summary, ToolCall, Event, PlanEntry)
-STORES = ["jsonl", "memory", "sqlite"]
-DURABLE = ["jsonl", "sqlite"]
+STORES = ["jsonl", "memory", "sqlite", "postgres"]
+DURABLE = ["jsonl", "sqlite", "postgres"]
 
 
-def url_of(kind, place):
-    return {"memory": "memory:", "jsonl": str(place / "contexts"), "sqlite": f"sqlite:///{place}/contexts.db"}[kind]
+@pytest.fixture
+def opened(url_at):
+    """A function that opens a store of some kind at a place."""
 
+    def opened(kind, place):
+        place.mkdir(exist_ok=True)
+        return open_store(url_at(kind, place), Options(durability="os"))
 
-def opened(kind, place):
-    place.mkdir(exist_ok=True)
-    return open_store(url_of(kind, place), Options(durability="os"))
+    return opened
 
 
 def fill(store, *, number=1, messages=30, status="completed"):
@@ -70,7 +73,7 @@ def everything(store, uuid):
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(STORES, STORES)))
-def test_between_any_two(tmp_path, first, second):
+def test_between_any_two(tmp_path, first, second, opened):
     """Everything arrives: numbers, gaps, times, tokens, unknown fields, blobs, row; and a second run writes nothing."""
     with opened(first, tmp_path / "a") as source, opened(second, tmp_path / "b") as target:
         uuids = [fill(source, number=number, status=status) for number, status in ((1, "completed"), (2, "paused"))]
@@ -88,7 +91,7 @@ def test_between_any_two(tmp_path, first, second):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_what_was_added_follows(tmp_path, kind):
+def test_what_was_added_follows(tmp_path, kind, opened):
     """A copy of a task that went on brings what is new, and its new status."""
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         uuid = fill(source, status="paused")
@@ -102,7 +105,7 @@ def test_what_was_added_follows(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_other_tasks_are_left_alone(tmp_path, kind):
+def test_other_tasks_are_left_alone(tmp_path, kind, opened):
     """Tasks of the target stay, and only the tasks that are asked for are copied, also by the beginning of the uuid."""
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         wanted, other, own = fill(source), fill(source, number=2), fill(target, number=3)
@@ -116,7 +119,7 @@ def test_other_tasks_are_left_alone(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_a_difference_is_an_error_that_names_it(tmp_path, kind):
+def test_a_difference_is_an_error_that_names_it(tmp_path, kind, opened):
     """A record that is not the same is named, nothing of that task is changed, and the others are copied."""
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         task = a_task()
@@ -135,7 +138,7 @@ def test_a_difference_is_an_error_that_names_it(tmp_path, kind):
         assert everything(target, other) == everything(source, other)
 
 
-def test_a_target_that_went_on_is_not_overwritten(tmp_path):
+def test_a_target_that_went_on_is_not_overwritten(tmp_path, opened):
     """Records that only the target has are an error, and stay."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         uuid = fill(source)
@@ -149,7 +152,7 @@ def test_a_target_that_went_on_is_not_overwritten(tmp_path):
         assert everything(target, uuid) == before
 
 
-def test_a_key_that_came_back(tmp_path):
+def test_a_key_that_came_back(tmp_path, opened):
     """Two messages with one key, far from each other, are two messages in the copy as well."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         task = a_task()
@@ -171,7 +174,7 @@ def raw(place, uuid, line):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_the_funnel_stands_before_the_target(tmp_path, kind):
+def test_the_funnel_stands_before_the_target(tmp_path, kind, opened):
     """A secret at the source, in a line or in a blob, is masked on the way, counted, and the copy is still proved."""
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         uuid = fill(source)
@@ -193,7 +196,7 @@ def test_the_funnel_stands_before_the_target(tmp_path, kind):
         assert event.data == {"files": [file | msgspec.to_builtins(messages[91].blob)]}
 
 
-def test_what_is_broken_is_skipped_and_said(tmp_path):
+def test_what_is_broken_is_skipped_and_said(tmp_path, opened):
     """Broken lines and lost blobs are reported once each, the rest is copied, and numbers keep their gaps."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         uuid = fill(source)
@@ -210,7 +213,7 @@ def test_what_is_broken_is_skipped_and_said(tmp_path):
         assert [message.seq for message in target.read(uuid, Message, first=41)] == [41, 42, 99]
 
 
-def test_what_broke_later_stays_in_the_target(tmp_path):
+def test_what_broke_later_stays_in_the_target(tmp_path, opened):
     """A line that was copied while it was sound is not missed in the source, and not lost in the target."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         uuid = fill(source)
@@ -224,7 +227,7 @@ def test_what_broke_later_stays_in_the_target(tmp_path):
         assert everything(target, uuid) == before
 
 
-def test_a_task_that_is_being_written(tmp_path):
+def test_a_task_that_is_being_written(tmp_path, opened):
     """What was there at the start is copied, with a note; what came later follows with the next copy."""
     with opened("sqlite", tmp_path / "a") as source, opened("jsonl", tmp_path / "b") as target:
         task = a_task()
@@ -245,7 +248,7 @@ def test_a_task_that_is_being_written(tmp_path):
         assert everything(source, task.uuid) == everything(target, task.uuid)
 
 
-def test_archives_are_read(tmp_path):
+def test_archives_are_read(tmp_path, opened):
     """A list that retention has compressed is copied like any other."""
     with opened("jsonl", tmp_path / "a") as source, opened("jsonl", tmp_path / "b") as target:
         uuid = fill(source)
@@ -258,7 +261,7 @@ def test_archives_are_read(tmp_path):
         assert everything(source, uuid) == everything(target, uuid) == before
 
 
-def test_the_same_store_is_refused(tmp_path):
+def test_the_same_store_is_refused(tmp_path, opened):
     """Also when it is named in another way."""
     for kind in STORES:
         with opened(kind, tmp_path) as store, pytest.raises(UsageError, match="same store"):
@@ -267,7 +270,7 @@ def test_the_same_store_is_refused(tmp_path):
     for kind in DURABLE:
         with (
             opened(kind, tmp_path) as store,
-            opened(kind, tmp_path / "other") as other,
+            opened(kind, tmp_path if kind == "postgres" else tmp_path / "other") as other,
             pytest.raises(UsageError, match="same store"),
         ):
             copy(store, other)
@@ -285,6 +288,15 @@ def size_of(place):
     return total
 
 
+def stored(url):
+    """How many bytes of lines a PostgreSQL database has, as far as they are in."""
+    with psycopg.connect(url) as connection:
+        if connection.execute("SELECT to_regclass('messages')").fetchone() == (None,):
+            return 0
+        sizes = "SELECT coalesce(sum(octet_length(line)), 0) + (SELECT count(*) FROM messages) * 600 FROM messages"
+        return connection.execute(sizes).fetchone()[0]
+
+
 def command(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "orihon", *map(str, arguments)],
@@ -292,19 +304,22 @@ def command(*arguments):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(DURABLE, DURABLE)))
-def test_a_copy_that_was_killed_goes_on(tmp_path, first, second):
+KILLED = [*product(["jsonl", "sqlite"], repeat=2), ("jsonl", "postgres"), ("postgres", "jsonl")]
+
+
+@pytest.mark.parametrize(("first", "second"), KILLED)
+def test_a_copy_that_was_killed_goes_on(tmp_path, first, second, opened, url_at):
     """kill -9 at any moment, and the next run brings the rest; nothing is doubled, and the proof holds."""
     with opened(first, tmp_path / "a") as source:
         uuids = [fill(source, number=number, messages=800) for number in range(1, 6)]
     (tmp_path / "b").mkdir()
-    urls = url_of(first, tmp_path / "a"), url_of(second, tmp_path / "b")
+    urls = url_at(first, tmp_path / "a"), url_at(second, tmp_path / "b")
     for size in (100_000, 1_500_000, 3_000_000):
         child = subprocess.Popen(
             [sys.executable, "-m", "orihon", "copy", *urls],
             stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": SOURCE},
         )  # fmt: skip
-        while child.poll() is None and size_of(tmp_path / "b") < size:
+        while child.poll() is None and (stored(urls[1]) if second == "postgres" else size_of(tmp_path / "b")) < size:
             time.sleep(0.005)
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL, "it was half-way"
@@ -317,11 +332,11 @@ def test_a_copy_that_was_killed_goes_on(tmp_path, first, second):
             assert everything(source, uuid) == everything(target, uuid)
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, opened, url_at):
     """Figures for people and for programs, and an exit code that says whether all is equal."""
     with opened("jsonl", tmp_path) as source:
         uuid = fill(source)
-    urls = url_of("jsonl", tmp_path), url_of("sqlite", tmp_path)
+    urls = url_at("jsonl", tmp_path), url_at("sqlite", tmp_path)
     shown = command("copy", *urls)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "compared one by one: 1 task, 39 records, 3 blobs, 1.0 MB. New in the target: 39 records." in shown.stdout

@@ -12,6 +12,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import orihon
@@ -108,11 +109,11 @@ def place(tmp_path):
 
 
 def said(url, **options):
-    """All findings, but for the version of SQLite and the figures."""
+    """All findings, but for the version of SQLite, the haste of a server for tests, and the figures."""
     return [
         finding
         for finding in examine(str(url), **options)
-        if finding.level != "ok" and "SQLite 3" not in finding.sentence
+        if finding.level != "ok" and "SQLite 3" not in finding.sentence and "`fsync` is off" not in finding.sentence
     ]
 
 
@@ -525,10 +526,10 @@ with open_store(sys.argv[1]) as store:
 
 
 @pytest.mark.parametrize("fix", [False, True])
-@pytest.mark.parametrize("kind", ["", "sqlite:///"])
-def test_a_store_at_work_has_no_problems(tmp_path, kind, fix):
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
+def test_a_store_at_work_has_no_problems(tmp_path, kind, fix, url_at):
     """Tasks that are made, moved and deleted while they are looked at are not taken for damage, nor harmed."""
-    url = f"{kind}{tmp_path}/{'one.db' if kind else 'contexts'}"
+    url = url_at(kind, tmp_path)
     fill(url)
     started = [
         subprocess.Popen([sys.executable, "-c", WORKER, url], env=os.environ | {"PYTHONPATH": SOURCE}) for _ in range(3)
@@ -652,6 +653,59 @@ def test_the_lease_of_a_dead_holder(database, holder):
     with open_store(url) as store:
         assert store.row(uuid).lease_owner is None
         assert [message.content for message in store.read(uuid, Message)][-1] == "from the holder"
+
+
+# PostgreSQL
+
+
+POSTGRES = [
+    (statement.replace("'{'", "'\\x7b'").replace("x'00'", "'\\x00'"), sentence)
+    for statement, sentence in SQL
+    if not statement.startswith("PRAGMA")
+]
+
+
+@pytest.fixture
+def postgres_store(postgres, tmp_path):
+    fill(postgres(tmp_path))
+    return postgres(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        *POSTGRES,
+        ("INSERT INTO orihon_migrations (number, name) VALUES (999, 'later')", "have version 999"),
+        ("DROP TABLE orihon_migrations", "has no tables of Orihon"),
+    ],
+)
+def test_damage_in_postgres(postgres_store, statement, sentence):
+    """The same is found as in a SQLite file."""
+    with psycopg.connect(postgres_store) as connection:
+        connection.execute(statement)
+    found = said(postgres_store)
+    assert any(sentence in finding.sentence and finding.level == "problem" for finding in found)
+
+
+def test_a_sound_postgres(postgres_store, holder):
+    """There is nothing to say but the figures and a server that does not sync; a dead holder's lease is let go."""
+
+    def about_tasks(**options):
+        return [finding for finding in said(postgres_store, **options) if finding.where.startswith("task")]
+
+    assert not [finding for finding in said(postgres_store) if finding.level == "problem"]
+    assert about_tasks() == []
+    with open_store(postgres_store) as store:
+        uuid = next(store.find()).uuid
+    child = holder(postgres_store, uuid)
+    assert about_tasks(fix=True) == []
+    child.kill()
+    child.wait()
+    assert "is gone without giving the lease back" in about_tasks()[0].sentence
+    assert [finding.level for finding in about_tasks(fix=True)] == ["fixed"]
+    assert about_tasks() == []
+    with pytest.raises(UsageError, match="plain files"):
+        list(examine(postgres_store, rebuild=True))
 
 
 # the command

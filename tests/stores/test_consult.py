@@ -15,10 +15,9 @@ from orihon.tokens import counter
 from runs import KEY, NOW, a_final, a_plan, a_run
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
-def store(request, tmp_path):
-    url = {"memory": "memory:", "jsonl": str(tmp_path / "s"), "sqlite": f"sqlite:///{tmp_path}/s.db"}[request.param]
-    with open_store(url, Options(durability="os")) as opened:
+@pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
+def store(request, tmp_path, url_at):
+    with open_store(url_at(request.param, tmp_path), Options(durability="os")) as opened:
         yield opened
 
 

@@ -14,16 +14,16 @@ from orihon.settings import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.memory import MemoryStore
+from orihon.stores.postgres import PostgresStore
 from orihon.tokens import counter
 from runs import KEY, NOW, a_final, a_run
 
 PULL = "github/acme/shop/pull_request/7"
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
-def store(request, tmp_path):
-    url = {"memory": "memory:", "jsonl": str(tmp_path / "s"), "sqlite": f"sqlite:///{tmp_path}/s.db"}[request.param]
-    with open_store(url, Options(durability="os")) as opened:
+@pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
+def store(request, tmp_path, url_at):
+    with open_store(url_at(request.param, tmp_path), Options(durability="os")) as opened:
         yield opened
 
 
@@ -239,6 +239,9 @@ def test_7_1_parse_failure_is_logged_and_skipped(store, caplog):
         store.tasks[broken].lists["summaries"][1] = b'{"id": 1, "summary": \n'
     elif hasattr(store, "base"):
         (store.path_of(broken) / "summaries.jsonl").write_bytes(b'{"id": 1, "summary": \n')
+    elif isinstance(store, PostgresStore):
+        spoil = "UPDATE summaries SET line = %s WHERE uuid = %s RETURNING id"
+        assert store.server.change(spoil, b'{"id": 1, "summary": ', broken)
     else:
         store.writer.change("UPDATE summaries SET line = ? WHERE uuid = ?", '{"id": 1, "summary": ', broken)
     assert inherited(store) == good

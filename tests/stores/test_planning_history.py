@@ -117,11 +117,10 @@ Run ID (completed, 2026-01-01)
 - Use again what worked: Change the loop (tool: edit)"""
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
-def store(request, tmp_path):
+@pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
+def store(request, tmp_path, url_at):
     """A store of each kind."""
-    urls = {"memory": "memory:", "jsonl": tmp_path / "contexts", "sqlite": f"sqlite:///{tmp_path}/contexts.db"}
-    with open_store(urls[request.param]) as opened:
+    with open_store(url_at(request.param, tmp_path)) as opened:
         yield opened
 
 

@@ -6,17 +6,15 @@ import orihon
 from orihon.settings import Settings
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
-def url(request, tmp_path):
-    return {
-        "memory": "memory:", "jsonl": str(tmp_path / "contexts"), "sqlite": f"sqlite:///{tmp_path}/contexts.db"
-    }[request.param]  # fmt: skip
+@pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
+def url(request, tmp_path, url_at):
+    return url_at(request.param, tmp_path)
 
 
-@pytest.fixture(params=["jsonl", "sqlite"])
-def disk_url(request, tmp_path):
+@pytest.fixture(params=["jsonl", "sqlite", "postgres"])
+def disk_url(request, tmp_path, url_at):
     """Stores that outlive a process."""
-    return str(tmp_path / "contexts") if request.param == "jsonl" else f"sqlite:///{tmp_path}/contexts.db"
+    return url_at(request.param, tmp_path)
 
 
 @pytest.fixture

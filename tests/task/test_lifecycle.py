@@ -41,7 +41,7 @@ def test_each_outcome_has_its_own_status_and_directory(disk_url, tmp_path, statu
         assert (row.final_summary is None) == (status == "paused")
         assert row.reason == ("by the user" if status == "stopped" else None)
         assert row.error_message == ("out of tokens" if status == "failed" else None)
-        if not disk_url.startswith("sqlite"):
+        if not disk_url.startswith(("sqlite", "postgres")):
             folder = "paused" if status == "paused" else "completed"
             assert (tmp_path / "contexts" / folder / task.uuid / "messages.jsonl").exists()
             assert not (tmp_path / "contexts" / "running" / task.uuid).exists()

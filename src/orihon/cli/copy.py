@@ -36,6 +36,7 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
 
     \b
     orihon copy logs/contexts sqlite:///contexts.db
+    orihon copy logs/contexts postgresql://orihon@db.example.com/orihon
     orihon copy sqlite:///contexts.db logs/again --task 0f8fad5b --task 7c9e6679
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
@@ -43,7 +44,10 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     require_admin(settings, "copy a store")
     require(source)
     if target == "memory:":
-        raise UsageError("A copy in memory ends with this command.", hint="Copy to a directory or to sqlite:///FILE.")
+        raise UsageError(
+            "A copy in memory ends with this command.",
+            hint="Copy to a directory, to sqlite:///FILE or to postgresql://HOST/DATABASE.",
+        )
     options = options_of(settings)
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 

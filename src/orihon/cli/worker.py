@@ -109,7 +109,10 @@ def shared(store: str | None, settings: Settings) -> str:
     """The store, if other processes can see it."""
     url = store or settings.store_url
     if url.startswith("memory:"):
-        raise UsageError("A queue in memory is seen by nobody else.", hint="Give a directory or sqlite:///FILE.")
+        raise UsageError(
+            "A queue in memory is seen by nobody else.",
+            hint="Give a directory, sqlite:///FILE or postgresql://HOST/DATABASE.",
+        )
     return url
 
 

@@ -21,6 +21,7 @@ from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, StoreUnavailab
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import TaskRow
+from orihon.stores import is_postgres
 from orihon.stores.base import Problem, Query, Store
 from orihon.stores.files import Refused
 
@@ -118,5 +119,6 @@ def _listening(source: Store, copied: Copied, flawed: set[str]) -> Iterator[None
 def _refuse_if_same(source: Store, target: Store) -> None:
     places = [Path(store.url.removeprefix("sqlite:///")) for store in (source, target)]
     there = all(place.exists() for place in places) and source.url != "memory:" != target.url
-    if source is target or (there and places[0].samefile(places[1])):
+    same = is_postgres(source.url) and source.url == target.url
+    if source is target or same or (there and places[0].samefile(places[1])):
         raise UsageError("Source and target are the same store.", hint="Copy to another place.")

@@ -63,7 +63,8 @@ class TaskCopy:
             else:
                 figures = self._walk(ends, "look")
             if self._lacks:
-                figures = self._walk(ends, "write")
+                with self._writer().together():
+                    figures = self._walk(ends, "write")
             self._copy_row()
         finally:
             if self._lease is not None:

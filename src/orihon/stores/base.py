@@ -31,6 +31,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
@@ -322,6 +323,11 @@ class Lease(ABC):
                 tokens = {"summarised_tokens": record.original_tokens, "summary_tokens": record.summary_tokens}
                 self._count(summary_count=1, **tokens)
             return number
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Records appended inside may travel together; they count when the block has ended, whatever ended it."""
+        yield
 
     def _stamp(self, record: Record, field: str) -> Record:
         """Number, time and tokens, where they are not given, and blobs for what is too large for a line."""

@@ -67,12 +67,19 @@ def version_of(server: Server) -> int | None:
 
 def require_schema(server: Server) -> None:
     """Make the tables of an empty database; refuse one that is older or newer than this code."""
+    if version_of(server) is None:
+        migrate(server)
+    require_tables(server)
+
+
+def require_tables(server: Server) -> None:
+    """Refuse a database without tables, or with those of another version."""
     newest, version = migrations()[-1].number, version_of(server)
     if version is None:
-        migrate(server)
-    elif version > newest:
+        raise SchemaMismatch(f"{server.shown} has no tables of Orihon.", hint=MIGRATE)
+    if version > newest:
         raise _too_new(server, version, newest)
-    elif version < newest:
+    if version < newest:
         sentence = f"The tables in {server.shown} have version {version}; this version of Orihon needs {newest}."
         raise SchemaMismatch(sentence, hint=MIGRATE)
 

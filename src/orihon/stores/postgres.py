@@ -73,7 +73,8 @@ class PostgresStore(Store):
 
     def __init__(self, url: str, options: Options | None = None) -> None:
         options = options or Options()
-        self.server = Server(url, patience_seconds=options.expiry_seconds / 2)
+        synced = options.durability != "os"
+        self.server = Server(url, patience_seconds=options.expiry_seconds / 2, synced=synced)
         super().__init__(self.server.shown, options)
         self.leases: set[Lease] = set()
         try:
@@ -165,7 +166,7 @@ class PostgresStore(Store):
             if not found:
                 raise NotFound(kind="task", id=uuid)
             ((other,),) = found
-            if other is not None and not _died_here(uuid, other):
+            if other is not None and not died_here(uuid, other):
                 raise held(uuid, holder_of(uuid, other))
             takes_over = [owner] if other is None else [owner, other]
 
@@ -178,7 +179,7 @@ class PostgresStore(Store):
                 f"SELECT lease_owner, {FREE} FROM tasks WHERE uuid = %s FOR UPDATE".encode(),
                 ([], self.options.expiry_seconds, uuid),
             ).fetchone()
-            if owned is not None and not owned[1] and not _died_here(uuid, owned[0]):
+            if owned is not None and not owned[1] and not died_here(uuid, owned[0]):
                 raise held(uuid, holder_of(uuid, owned[0]))
             for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
                 connection.execute(f"DELETE FROM {table} WHERE uuid = %s".encode(), (uuid,))
@@ -188,7 +189,7 @@ class PostgresStore(Store):
             raise NotFound(kind="task", id=uuid)
 
 
-def _died_here(uuid: str, owner: str) -> bool:
+def died_here(uuid: str, owner: str) -> bool:
     """Whether a holder is certainly dead. On another machine nobody knows, and host names are not unique."""
     try:
         holder = holder_of(uuid, owner)

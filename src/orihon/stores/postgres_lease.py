@@ -8,14 +8,17 @@ when the server stays away does the caller hear OutcomeUnknown, and then a key t
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from orihon import codec
 from orihon.errors import Conflict
-from orihon.records import Blob, Message, TaskRow
+from orihon.records import Blob, Message, Record, TaskRow
 from orihon.stores import rows
 from orihon.stores.fenced import TABLES, FencedLease
 from orihon.stores.postgres import NOW, NUMBERS, PostgresStore
+from orihon.stores.postgres_server import Connection
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 IF_MINE = "uuid = %s AND fence = %s AND lease_owner = %s"
@@ -37,34 +40,98 @@ RENEW = f"UPDATE tasks SET heartbeat_at = {NOW} WHERE {IF_MINE} RETURNING uuid"
 RELEASE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE} RETURNING uuid"
 
 
+BATCH, BATCH_BYTES = 500, 1_000_000
+
+
+class _Line(NamedTuple):
+    """A line on its way."""
+
+    name: str
+    number: int
+    line: bytes
+    record: Record | None
+
+    @property
+    def statement(self) -> str:
+        table, column = TABLES[self.name]
+        return APPEND_MESSAGE if table == "messages" else APPEND.format(table=table, number=column)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        message = self.record
+        if isinstance(message, Message):
+            return (self.number, self.line, message.role, message.tokens, message.timestamp, message.key)
+        return (self.number, self.line)
+
+
 class PostgresLease(FencedLease):
     """The right to write one task."""
 
     store: PostgresStore
 
     revision: int | None = None  # of the row; None when it must be asked for
+    _batch: list[_Line] | None = None  # what travels together, inside `together`
 
     def read_numbers(self) -> dict[str, int]:
         found = self.store.server.all(f"SELECT {NUMBERS} FROM tasks WHERE uuid = %s", self.uuid)
         return dict(zip(TABLES, found[0] if found else (0,) * len(TABLES), strict=True))
 
+    def write(self, name: str, number: int, line: bytes, record: Record) -> None:
+        if self._batch is None:
+            super().write(name, number, line, record)
+            return
+        self._check()
+        self._batch.append(_Line(name, number, line.removesuffix(b"\n"), record))
+        self._numbers = self._numbers and self._numbers | {name: number}
+        if len(self._batch) >= BATCH or sum(len(waiting.line) for waiting in self._batch) >= BATCH_BYTES:
+            self._send()
+
     def write_line(self, name: str, number: int, line: bytes, message: Message | None) -> bool:
-        table, column = TABLES[name]
-        values: list[Any] = [number, line]
-        if message is not None:
-            statement = APPEND_MESSAGE
-            values += [message.role, message.tokens, message.timestamp, message.key]
-        else:
-            statement = APPEND.format(table=table, number=column)
-        if self.store.server.change(statement, *values, *self._mine):
-            return True
-        # the answer to an earlier try was lost, or the lease was
-        there = self.store.server.all(THERE.format(table=table, number=column), line, self.uuid, number)
+        new = _Line(name, number, line, message)
+        return bool(self.store.server.change(new.statement, *new.values, *self._mine)) or self._is_there(new)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self.lock:
+            if self._batch is not None:
+                yield
+                return
+            self._batch = []
+            try:
+                yield
+            finally:
+                try:
+                    self._send()
+                finally:
+                    self._batch = None
+
+    def _send(self) -> None:
+        """Write what was put off, in one transaction and without waiting for each answer."""
+        if not self._batch:
+            return
+        batch, self._batch = self._batch, []
+        numbers, self._numbers = self._numbers, None
+
+        def work(connection: Connection) -> list[int]:
+            with connection.pipeline(), connection.transaction():
+                sent = [connection.execute(new.statement.encode(), (*new.values, *self._mine)) for new in batch]
+            return [cursor.rowcount for cursor in sent]
+
+        # all of them are there, or none: the last one tells
+        if not all(self.store.server.run(work, writing=True)) and not self._is_there(batch[-1]):
+            self._lose()
+        self._numbers = numbers
+
+    def _is_there(self, new: _Line) -> bool:
+        """Whether a line that could not be put is there: the answer to an earlier try was lost, or the lease was."""
+        table, column = TABLES[new.name]
+        there = self.store.server.all(THERE.format(table=table, number=column), new.line, self.uuid, new.number)
         if there == [(False,)] and self.renew():
-            raise Conflict(f"Number {number} of the {name} of task {self.uuid} is there already, and is another one.")
+            raise Conflict(f"Number {new.number} of the {new.name} of task {self.uuid} is there, and is another one.")
         return there == [(True,)]
 
     def number_of(self, key: str) -> int | None:
+        self._send()
         found = self.store.server.all(WITH_KEY, self.uuid, key, key)
         return found[0][0] if found else None
 
@@ -82,6 +149,7 @@ class PostgresLease(FencedLease):
     def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
         with self.lock:
             self._check()
+            self._send()
             changes = {"updated_at": codec.now()} | changes
             parts = [f"{rows.quoted(name)} = %s" for name in changes]
             parts += [f"{rows.quoted(name)} = {rows.quoted(name)} + %s" for name in add]
@@ -110,6 +178,7 @@ class PostgresLease(FencedLease):
     def sync(self) -> None:
         with self.lock:
             self._check()
+            self._send()
             if not self.store.server.all(f"SELECT 1 FROM tasks WHERE {IF_MINE}", *self._mine):
                 self._lose()
 

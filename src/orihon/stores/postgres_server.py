@@ -12,6 +12,7 @@ up to a minute before they try again, and do not survive a fork.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ DEFAULTS = {
     "tcp_user_timeout": "30000",
 }
 
+FORMS = {"host": re.compile(r"/.*|[\w.:,-]*"), "port": re.compile(r"[\d,]*"), "dbname": re.compile(r"[^@/]*")}
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
@@ -45,9 +48,9 @@ T = TypeVar("T")
 class Server:
     """The database that a URL names."""
 
-    def __init__(self, url: str, *, patience_seconds: float) -> None:
+    def __init__(self, url: str, *, patience_seconds: float, synced: bool = True) -> None:
         self.options, self.shown = place_of(url)
-        self.patience_seconds = patience_seconds
+        self.patience_seconds, self.synced = patience_seconds, synced
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._process_id = os.getpid()
@@ -73,7 +76,16 @@ class Server:
 
     def change(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """One statement that writes, in a transaction of its own; what it returns."""
-        return self.run(lambda it: it.execute(_text(statement), values, binary=True).fetchall(), writing=True)
+
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self.synced:
+                return connection.execute(_text(statement), values, binary=True).fetchall()
+            with connection.pipeline(), connection.transaction():
+                connection.execute("SET LOCAL synchronous_commit TO off")
+                cursor = connection.execute(_text(statement), values, binary=True)
+            return cursor.fetchall()
+
+        return self.run(work, writing=True)
 
     def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
         """Do some work; when the connection breaks, do it again on another, as long as it makes sense."""
@@ -143,9 +155,13 @@ def place_of(url: str) -> tuple[dict[str, Any], str]:
     """What libpq needs to connect, and the URL as it may be shown: without its password."""
     try:
         given = conninfo.conninfo_to_dict(url)
-    except psycopg.Error:  # what it says would show the password
+    except psycopg.Error:
+        given = {"host": "?"}
+    # a password that is not encoded ends up as part of a host, a port or a name, and would be shown with it
+    odd = [name for name, form in FORMS.items() if not form.fullmatch(str(given.get(name, "")))]
+    if odd:
         hint = "It looks like postgresql://USER@HOST:PORT/DATABASE; `:`, `/`, `@` and `%` in a password are %-encoded."
-        raise UsageError("The URL of the PostgreSQL database cannot be read.", hint=hint) from None
+        raise UsageError("The URL of the PostgreSQL database cannot be read.", hint=hint)
     host, more = str(given.get("host", "")), {"options": given.get("options")}
     if host.startswith("/"):  # a socket
         host, more["host"] = "", host

@@ -76,8 +76,9 @@ class Writer:
     def keep(self, batch: Batch) -> None:
         """Store a batch of folds; its event is what makes it count."""
         first = self.lease.last(Fold) + 1
-        for fold in fold_records(batch):
-            self.lease.append(fold)
+        with self.lease.together():
+            for fold in fold_records(batch):
+                self.lease.append(fold)
         self.event("folds", **batch.event(first, self.lease.last(Fold)))
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> None:

@@ -19,6 +19,7 @@ from orihon.ops.doctor.files import examine_files, is_store
 from orihon.ops.doctor.finding import Finding
 from orihon.ops.doctor.sqlite import examine_sqlite
 from orihon.ops.tally import Tally
+from orihon.stores import is_postgres, need_psycopg
 from orihon.stores.files import disk_errors
 
 __all__ = ["Finding", "Tally", "examine", "require"]
@@ -36,10 +37,14 @@ def examine(
 
 
 def _examine(url: str, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
-    if rebuild and (url == "memory:" or url.startswith(SQLITE)):
+    if rebuild and (url == "memory:" or url.startswith(SQLITE) or is_postgres(url)):
         raise UsageError("Only a store of plain files can have its tasks.db made again.", hint="Leave out --rebuild.")
     if url == "memory:":
         yield Finding("ok", url, "A store in memory is empty in every new process; there is nothing to look at.")
+    elif is_postgres(url):
+        from orihon.ops.doctor.postgres import examine_postgres  # noqa: PLC0415 - only with psycopg
+
+        yield from examine_postgres(url, tally, fix=fix)
     elif url.startswith(SQLITE):
         yield from examine_sqlite(Path(url.removeprefix(SQLITE)), tally, fix=fix)
     else:
@@ -50,10 +55,15 @@ def require(url: str) -> None:
     """Refuse a place where there is no store, rather than make one there."""
     if url == "memory:":
         return
+    if is_postgres(url):
+        need_psycopg()
+        return  # whoever connects hears whether there is one
     is_file = url.startswith(SQLITE)
     place = Path(url.removeprefix(SQLITE))
     if "\0" in url or (not is_file and "://" in url):
-        raise UsageError(f"There is no store for {url!a}.", hint="Give a directory or sqlite:///FILE.")
+        raise UsageError(
+            f"There is no store for {url!a}.", hint="Give a directory, sqlite:///FILE or postgresql://HOST/DATABASE."
+        )
     if place.is_symlink():
         raise UsageError(f"{place} is a link, which Orihon does not follow.", hint="Name the store itself.")
     if is_file and not place.is_file():

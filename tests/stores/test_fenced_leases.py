@@ -1,4 +1,4 @@
-"""Leases of the SQLite store, with real processes that sleep, die and fight."""
+"""Leases with fences, in SQLite and PostgreSQL, with real processes that sleep, die and fight."""
 
 import contextlib
 import random
@@ -11,24 +11,23 @@ import pytest
 
 from orihon.errors import LeaseHeld, LeaseLost, UsageError
 from orihon.records import Message
+from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.stores.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task
 
 PRELUDE = """
 import os, random, sys, time
-from pathlib import Path
 from orihon.errors import LeaseHeld, LeaseLost
 from orihon.records import Message
+from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.stores.sqlite import SqliteStore
 
 def message(text):
     return Message(seq=0, role="user", content=text, timestamp="", tokens=0)
 
-path, uuid, heartbeat, expiry, *rest = sys.argv[1:]
+url, uuid, heartbeat, expiry, *rest = sys.argv[1:]
 options = Options(heartbeat_seconds=float(heartbeat), expiry_seconds=float(expiry))
-store = SqliteStore(Path(path), options)
+store = open_store(url, options)
 """
 HOLD = """
 lease = store.lease(uuid)
@@ -59,7 +58,7 @@ while time.monotonic() < end:
 def start(script, store, uuid, *arguments, options=Options(), stdout=subprocess.PIPE):  # noqa: B008 - it is frozen
     times = (str(options.heartbeat_seconds), str(options.expiry_seconds))
     return subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + script, str(store.writer.path), uuid, *times, *arguments],
+        [sys.executable, "-c", PRELUDE + script, store.url, uuid, *times, *arguments],
         stdin=subprocess.PIPE,
         stdout=stdout,
         text=True,
@@ -79,16 +78,21 @@ def texts(store, uuid):
     return [message.content for message in store.read(uuid, Message)]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path, url_at):
+    return url_at(request.param, tmp_path)
+
+
 @pytest.fixture
-def store(tmp_path):
-    with SqliteStore(tmp_path / "contexts.db") as store:
+def store(url):
+    with open_store(url) as store:
         yield store
 
 
 @pytest.fixture
 def hasty(store):
-    """A second store on the same file that takes every lease for expired."""
-    with SqliteStore(store.writer.path, Options(expiry_seconds=0)) as hasty:
+    """A second store on the same database that takes every lease for expired."""
+    with open_store(store.url, Options(expiry_seconds=0)) as hasty:
         yield hasty
 
 
@@ -105,7 +109,7 @@ def test_a_stopped_holder_that_wakes_cannot_write(store, uuid):
     with start(HOLD, store, uuid, options=options) as holder:
         assert holder.stdout.readline() == "ready\n"
         holder.send_signal(signal.SIGSTOP)
-        with SqliteStore(store.writer.path, options) as other:
+        with open_store(store.url, options) as other:
             lease = eventually(lambda: other.lease(uuid))
             lease.append(a_message("yours"))
             holder.send_signal(signal.SIGCONT)
@@ -140,7 +144,7 @@ def test_a_silent_holder_is_followed_when_he_expires(store, uuid):
         holder.stdout.readline()
         with pytest.raises(LeaseHeld):
             store.lease(uuid)
-        with SqliteStore(store.writer.path, Options(expiry_seconds=0.5)) as other:
+        with open_store(store.url, Options(expiry_seconds=0.5)) as other:
             eventually(lambda: other.lease(uuid)).close()
         assert holder.communicate("go\n")[0] == "LeaseLost\n"
 
@@ -148,7 +152,7 @@ def test_a_silent_holder_is_followed_when_he_expires(store, uuid):
 def test_a_heartbeat_keeps_the_lease_through_a_long_call(store, uuid):
     """A holder that waits for a model longer than its lease lasts keeps it."""
     options = Options(heartbeat_seconds=0.1, expiry_seconds=2)
-    with start(HOLD, store, uuid, options=options) as holder, SqliteStore(store.writer.path, options) as other:
+    with start(HOLD, store, uuid, options=options) as holder, open_store(store.url, options) as other:
         holder.stdout.readline()
         for _ in range(30):
             with pytest.raises(LeaseHeld):
@@ -223,9 +227,9 @@ def test_a_task_made_again_is_not_the_old_holders(store, hasty):
     assert texts(store, task.uuid) == ["new"]
 
 
-def test_a_holder_that_could_not_renew_asks_before_he_writes(tmp_path):
+def test_a_holder_that_could_not_renew_asks_before_he_writes(url):
     """By his own clock too late, he renews first; that nobody took the task meanwhile is good enough."""
-    with SqliteStore(tmp_path / "contexts.db", Options(heartbeat_seconds=3600, expiry_seconds=60)) as store:
+    with open_store(url, Options(heartbeat_seconds=3600, expiry_seconds=60)) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
         beat = store.row(task.uuid).heartbeat_at
