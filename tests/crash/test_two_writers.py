@@ -32,9 +32,9 @@ def place():
         yield place
 
 
-@pytest.fixture(params=STORES)
-def url(request, place):
-    return url_of(request.param, place)
+@pytest.fixture(params=[*STORES, "postgres"])
+def url(request, place, url_at):
+    return url_at(request.param, place)
 
 
 def a_store_with_a_task(url):

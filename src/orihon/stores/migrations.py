@@ -23,7 +23,9 @@ LOCK = "SELECT pg_advisory_xact_lock(6_744_205_811)"
 RECORDS = """CREATE TABLE IF NOT EXISTS orihon_migrations (
     number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
 )"""
-OTHERS = "SELECT to_regclass('tasks') IS NOT NULL OR to_regclass('messages') IS NOT NULL"
+# asked of the catalogue itself, because `to_regclass` may remember that a table was not there a moment ago
+THERE = "SELECT 1 FROM pg_tables WHERE schemaname = ANY(current_schemas(false)) AND tablename = ANY(%s) LIMIT 1"
+RECORD, OTHERS = ["orihon_migrations"], ["tasks", "messages"]
 
 
 class Migration(NamedTuple):
@@ -59,7 +61,7 @@ def migrations() -> list[Migration]:
 
 def version_of(server: Server) -> int | None:
     """The version of the tables; None when there are none."""
-    if not server.all("SELECT 1 WHERE to_regclass('orihon_migrations') IS NOT NULL"):
+    if not server.all(THERE, RECORD):
         return None
     ((number,),) = server.all("SELECT coalesce(max(number), 0) FROM orihon_migrations")
     return int(number)
@@ -67,8 +69,11 @@ def version_of(server: Server) -> int | None:
 
 def require_schema(server: Server) -> None:
     """Make the tables of an empty database; refuse one that is older or newer than this code."""
-    if version_of(server) is None:
+    version = version_of(server)
+    if version is None:
         migrate(server)
+    elif version < migrations()[-1].number:
+        server.all(LOCK)  # whoever makes the tables right now is waited for
     require_tables(server)
 
 
@@ -107,11 +112,9 @@ def _apply(server: Server, migration: Migration, connection: Connection) -> bool
 
 
 def _records_there(server: Server, connection: Connection) -> bool:
-    there = connection.execute("SELECT to_regclass('orihon_migrations') IS NOT NULL").fetchone()
-    if there is not None and there[0]:
+    if connection.execute(THERE, (RECORD,)).fetchone() is not None:
         return True
-    found = connection.execute(OTHERS).fetchone()
-    if found is not None and found[0]:
+    if connection.execute(THERE, (OTHERS,)).fetchone() is not None:
         hint = (
             "Give Orihon a database of its own, or a schema: "
             "CREATE SCHEMA orihon, and ?options=-csearch_path%3Dorihon in the URL."

@@ -26,7 +26,7 @@ from orihon.stores.checks import checked, checked_task
 from orihon.stores.fenced import TABLES, held, holder_of, new_holder
 from orihon.stores.identity import is_alive, me
 from orihon.stores.migrations import require_schema
-from orihon.stores.postgres_server import Connection, Server
+from orihon.stores.postgres_server import Server
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 NOW = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -43,6 +43,14 @@ CREATE = (
 TAKE = (
     f"UPDATE tasks SET fence = fence + 1, lease_owner = %s, heartbeat_at = {NOW} "
     f"WHERE uuid = %s AND {FREE} RETURNING fence"
+)
+DELETE = (
+    "WITH gone AS (DELETE FROM tasks WHERE uuid = %s AND lease_owner = %s RETURNING uuid), "
+    + ", ".join(
+        f"gone_{table} AS (DELETE FROM {table} WHERE uuid IN (SELECT uuid FROM gone))"
+        for table in ("blobs", *(table for table, _ in TABLES.values()))
+    )
+    + " SELECT uuid FROM gone"
 )
 LET_GO = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = %s AND lease_owner = %s RETURNING uuid"
 # read after the lease is taken and not with it, because a statement does not see what came while it waited
@@ -143,8 +151,9 @@ class PostgresStore(Store):
         return data
 
     def delete(self, uuid: str) -> None:
-        self._check_task(uuid)
-        self.server.run(lambda connection: self._delete(connection, uuid), writing=True)
+        owner = msgspec.json.encode(new_holder()).decode()
+        self._take(checked(uuid), owner)  # from now on nobody else writes it, so all of it can be seen
+        self.server.change(DELETE, uuid, owner)
 
     def close(self) -> None:
         try:
@@ -172,17 +181,6 @@ class PostgresStore(Store):
 
     def _taken(self, uuid: str, owner: str) -> list[tuple[Any, ...]]:
         return self.server.all(TAKEN, uuid, owner)
-
-    def _delete(self, connection: Connection, uuid: str) -> None:
-        with connection.transaction():
-            owned = connection.execute(
-                f"SELECT lease_owner, {FREE} FROM tasks WHERE uuid = %s FOR UPDATE".encode(),
-                ([], self.options.expiry_seconds, uuid),
-            ).fetchone()
-            if owned is not None and not owned[1] and not died_here(uuid, owned[0]):
-                raise held(uuid, holder_of(uuid, owned[0]))
-            for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
-                connection.execute(f"DELETE FROM {table} WHERE uuid = %s".encode(), (uuid,))
 
     def _check_task(self, uuid: str) -> None:
         if not self.server.all("SELECT 1 FROM tasks WHERE uuid = %s", checked(uuid)):

@@ -18,19 +18,16 @@ from orihon.records import Blob, Message, Record, TaskRow
 from orihon.stores import rows
 from orihon.stores.fenced import TABLES, FencedLease
 from orihon.stores.postgres import NOW, NUMBERS, PostgresStore
-from orihon.stores.postgres_server import Connection
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 IF_MINE = "uuid = %s AND fence = %s AND lease_owner = %s"
 # the row stays locked until the line is in, so that nobody takes the lease between the look and the line
 MINE = f"(SELECT uuid FROM tasks WHERE {IF_MINE} FOR SHARE) AS mine"
-APPEND_MESSAGE = (
-    "INSERT INTO messages (uuid, seq, line, role, tokens, timestamp, key) "
-    f"SELECT uuid, %s, %s, %s, %s, %s, %s FROM {MINE} ON CONFLICT DO NOTHING RETURNING seq"
-)
+# one line or many, as one statement: a connection cut in the middle leaves no half of it behind
+BESIDE = {"role": "text", "tokens": "bigint", "timestamp": "text", "key": "text"}  # what messages say again
 APPEND = (
-    f"INSERT INTO {{table}} (uuid, {{number}}, line) SELECT uuid, %s, %s FROM {MINE} "
-    "ON CONFLICT DO NOTHING RETURNING {number}"
+    "INSERT INTO {table} (uuid, {columns}) SELECT mine.uuid, new.* "
+    f"FROM {MINE}, unnest({{arrays}}) AS new ON CONFLICT DO NOTHING RETURNING {{number}}"
 )
 THERE = "SELECT line = %s FROM {table} WHERE uuid = %s AND {number} = %s"
 PUT = f"INSERT INTO blobs (uuid, sha256, data) SELECT uuid, %s, %s FROM {MINE} ON CONFLICT DO NOTHING RETURNING sha256"
@@ -51,17 +48,16 @@ class _Line(NamedTuple):
     line: bytes
     record: Record | None
 
-    @property
-    def statement(self) -> str:
-        table, column = TABLES[self.name]
-        return APPEND_MESSAGE if table == "messages" else APPEND.format(table=table, number=column)
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        message = self.record
-        if isinstance(message, Message):
-            return (self.number, self.line, message.role, message.tokens, message.timestamp, message.key)
-        return (self.number, self.line)
+def _append(name: str) -> str:
+    """The statement that appends to a list."""
+    table, number = TABLES[name]
+    types = {number: "bigint", "line": "bytea"} | (BESIDE if name == "messages" else {})
+    arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
+    return APPEND.format(table=table, columns=", ".join(types), number=number, arrays=arrays)
+
+
+STATEMENTS = {name: _append(name) for name in TABLES}
 
 
 class PostgresLease(FencedLease):
@@ -81,14 +77,15 @@ class PostgresLease(FencedLease):
             super().write(name, number, line, record)
             return
         self._check()
+        if self._batch and self._batch[-1].name != name:
+            self._send()
         self._batch.append(_Line(name, number, line.removesuffix(b"\n"), record))
         self._numbers = self._numbers and self._numbers | {name: number}
         if len(self._batch) >= BATCH or sum(len(waiting.line) for waiting in self._batch) >= BATCH_BYTES:
             self._send()
 
     def write_line(self, name: str, number: int, line: bytes, message: Message | None) -> bool:
-        new = _Line(name, number, line, message)
-        return bool(self.store.server.change(new.statement, *new.values, *self._mine)) or self._is_there(new)
+        return self._put_there([_Line(name, number, line, message)])
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -106,21 +103,23 @@ class PostgresLease(FencedLease):
                     self._batch = None
 
     def _send(self) -> None:
-        """Write what was put off, in one transaction and without waiting for each answer."""
+        """Write what was put off, in one step."""
         if not self._batch:
             return
         batch, self._batch = self._batch, []
         numbers, self._numbers = self._numbers, None
-
-        def work(connection: Connection) -> list[int]:
-            with connection.pipeline(), connection.transaction():
-                sent = [connection.execute(new.statement.encode(), (*new.values, *self._mine)) for new in batch]
-            return [cursor.rowcount for cursor in sent]
-
-        # all of them are there, or none: the last one tells
-        if not all(self.store.server.run(work, writing=True)) and not self._is_there(batch[-1]):
+        if not self._put_there(batch):
             self._lose()
         self._numbers = numbers
+
+    def _put_there(self, lines: list[_Line]) -> bool:
+        columns: list[list[Any]] = [[new.number for new in lines], [new.line for new in lines]]
+        if lines[0].name == "messages":
+            columns += [[getattr(new.record, name) for new in lines] for name in BESIDE]
+        # of the numbers all are new, or none: the last one tells
+        return bool(self.store.server.change(STATEMENTS[lines[0].name], *self._mine, *columns)) or self._is_there(
+            lines[-1]
+        )
 
     def _is_there(self, new: _Line) -> bool:
         """Whether a line that could not be put is there: the answer to an earlier try was lost, or the lease was."""

@@ -3,7 +3,8 @@
 A connection is borrowed for one piece of work, which ends with its transaction, so nothing is held while a caller
 thinks. When it breaks, the work is done again on a new one, for up to half the time that a lease lives without its
 holder: a server that restarts is a pause and not an error. So every piece of work must be harmless to repeat; those
-of the stores are, because appends have numbers, changes of a row have revisions, and leases have owners.
+of the stores are, because appends have numbers, changes of a row have revisions, and leases have owners. And each is
+one statement, so that a connection cut in the middle leaves no transaction behind that would block the repetition.
 
 The connections are kept here and not by `psycopg_pool`: its threads keep the reason of a failure to themselves, wait
 up to a minute before they try again, and do not survive a fork.
@@ -50,7 +51,9 @@ class Server:
 
     def __init__(self, url: str, *, patience_seconds: float, synced: bool = True) -> None:
         self.options, self.shown = place_of(url)
-        self.patience_seconds, self.synced = patience_seconds, synced
+        self.patience_seconds = patience_seconds
+        if not synced:
+            self.options["options"] = f"{self.options.get('options', '')} -c synchronous_commit=off".strip()
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._process_id = os.getpid()
@@ -76,16 +79,7 @@ class Server:
 
     def change(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """One statement that writes, in a transaction of its own; what it returns."""
-
-        def work(connection: Connection) -> list[tuple[Any, ...]]:
-            if self.synced:
-                return connection.execute(_text(statement), values, binary=True).fetchall()
-            with connection.pipeline(), connection.transaction():
-                connection.execute("SET LOCAL synchronous_commit TO off")
-                cursor = connection.execute(_text(statement), values, binary=True)
-            return cursor.fetchall()
-
-        return self.run(work, writing=True)
+        return self.run(lambda it: it.execute(_text(statement), values, binary=True).fetchall(), writing=True)
 
     def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
         """Do some work; when the connection breaks, do it again on another, as long as it makes sense."""

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 from psycopg import sql
@@ -126,9 +126,13 @@ class PostgresServer:
 def schema(url: str) -> Iterator[str]:
     """A schema of its own in the database that a URL names."""
     name = f"test_{uuids.uuid4().hex[:12]}"
+    _do(url, "CREATE SCHEMA {}", name)
+    try:
+        yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
+    finally:
+        _do(url, "DROP SCHEMA IF EXISTS {} CASCADE", name)
+
+
+def _do(url: str, statement: LiteralString, name: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
-        try:
-            yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
-        finally:
-            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
+        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
