@@ -15,23 +15,32 @@ from orihon.stores import is_postgres, need_psycopg
 @click.option(
     "--json", "as_json", is_flag=True, help='{"url", "version", "applied"}; `applied` is empty if all was well.'
 )
-def migrate(url: str | None, *, as_json: bool) -> None:
+@click.option("--role", metavar="NAME", help="Let this role of the database use the tables; with --user, only read.")
+@click.option("--user", help="Whose tasks the role may read, and no others.")
+def migrate(url: str | None, role: str | None, user: str | None, *, as_json: bool) -> None:
     """Make the tables of a PostgreSQL store, or bring them up to date; without a URL, those of the settings' store.
 
     Each step is one transaction, and a second run does nothing. An empty database gets its tables by itself when a role
     that may make them first opens it; a newer version of Orihon waits for this command, because older ones may still
     be at work.
 
+    The owner of the tables sees all tasks. A role that is named with --role may read and write all of them, for
+    workers; with --user it may read the tasks of that user only, and the database itself sees to it.
+
     \b
     orihon migrate postgresql://orihon@db.example.com/orihon
+    orihon migrate postgresql://orihon@db.example.com/orihon --role worker
+    orihon migrate postgresql://orihon@db.example.com/orihon --role alice_pages --user alice
     """
     place = url or load().store_url
     if not is_postgres(place):
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
+    if user is not None and role is None:
+        raise UsageError("--user says what a role may see, and there is none.", hint="Add --role NAME.")
     need_psycopg()
     from orihon.stores.migrations import bring_up_to_date  # noqa: PLC0415
 
-    done = bring_up_to_date(place)
+    done = bring_up_to_date(place, role=role, user=user)
     if as_json:
         click.echo(msgspec.json.encode(done).decode())
         return

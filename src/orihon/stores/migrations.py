@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from orihon.errors import SchemaMismatch
 from orihon.stores.postgres_errors import MIGRATE
+from orihon.stores.postgres_roles import grant
 from orihon.stores.postgres_server import Connection, Server
 
 # any number will do, as long as it is the same everywhere: two that migrate at once come one after the other
@@ -44,10 +45,12 @@ class Migrated(Struct, frozen=True):
     applied: list[str]
 
 
-def bring_up_to_date(url: str) -> Migrated:
-    """Bring the tables of a database up to date."""
+def bring_up_to_date(url: str, *, role: str | None = None, user: str | None = None) -> Migrated:
+    """Bring the tables of a database up to date; with a role, let it use them, or only read the tasks of one user."""
     with closing(Server(url, patience_seconds=0)) as server:
         applied = [f"{migration.number:03} {migration.name}" for migration in migrate(server)]
+        if role is not None:
+            server.run(lambda connection: grant(connection, role, user), writing=True)
         return Migrated(server.shown, version_of(server) or 0, applied)
 
 

@@ -81,6 +81,8 @@ def translated(error: psycopg.Error, shown: str, *, writing: bool) -> OrihonErro
             return StoreUnavailable(sentence, hint=hint, retryable=False)
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
             return SchemaMismatch(f"The tables in {shown} are not those of this version: {cause}.", hint=MIGRATE)
+        case errors.UndefinedObject():
+            return UsageError(f"{cause[:1].upper()}{cause[1:]}.", hint="`CREATE ROLE name LOGIN` makes a role.")
         case errors.ProgramLimitExceeded() | errors.DataException() | psycopg.DataError():
             return UsageError(f"PostgreSQL cannot keep this: {cause}.", hint="Give a shorter or a plainer value.")
         case errors.DataCorrupted() | errors.IndexCorrupted():

@@ -1,0 +1,141 @@
+"""What a role of the database may see: the tasks of its user, and nothing of anybody else's, in any table."""
+
+import os
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from orihon.errors import NotFound, OrihonError, StoreUnavailable, UsageError
+from orihon.records import Message
+from orihon.stores import open_store
+from orihon.stores.migrations import bring_up_to_date
+from orihon.testing.contract import a_message, a_task, one_of_each
+
+
+@pytest.fixture
+def url(postgres, tmp_path):
+    return postgres(tmp_path)
+
+
+@pytest.fixture
+def roles(postgres_url):
+    """Three roles that may log in."""
+    names = [f"{name}_{os.getpid()}_{os.urandom(4).hex()}" for name in ("alice", "bob", "worker")]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in names:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+        yield names
+        for name in names:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def as_role(url, name):
+    return url.replace("://postgres@", f"://{name}@", 1)
+
+
+@pytest.fixture
+def filled(url, roles):
+    """A task of each user with everything that a task can have; their ids."""
+    for role, user in zip(roles, ("alice", "bob", None), strict=True):
+        bring_up_to_date(url, role=role, user=user)
+    uuids = []
+    with open_store(url) as store:
+        for user in ("alice", "bob", None):
+            task = a_task(user=user)
+            with store.lease(task.uuid, create=task) as lease:
+                for record in one_of_each():
+                    lease.append(record)
+                lease.put(f"blob of {user}".encode())
+            uuids.append(task.uuid)
+    return uuids
+
+
+def tables(url):
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return sorted(name for (name,) in found if name != "orihon_migrations")
+
+
+def test_no_table_shows_what_is_not_ones_own(url, roles, filled):
+    """Every table, those of later versions included, has rows of each task, and shows each role its user's only."""
+    assert len(tables(url)) == 9
+    for role, uuid in zip(roles[:2], filled, strict=False):
+        with psycopg.connect(as_role(url, role)) as connection:
+            for table in tables(url):
+                seen = {found for (found,) in connection.execute(f"SELECT uuid FROM {table}")}  # noqa: S608
+                assert seen == {uuid}, table
+
+
+def test_what_a_reader_hears(url, roles, filled):
+    """Another's task is not there, and one's own cannot be changed."""
+    alice, bob, _ = filled
+    with open_store(as_role(url, roles[0])) as store:
+        assert [row.uuid for row in store.find()] == [alice]
+        assert len(list(store.read(alice, Message))) == 1
+        with pytest.raises(NotFound):
+            list(store.read(bob, Message))
+        with pytest.raises(NotFound):
+            store.row(bob)
+        for write in (lambda: store.lease(alice), lambda: store.delete(alice)):
+            with pytest.raises(StoreUnavailable, match="permission denied"):
+                write()
+
+
+def test_no_way_around(url, roles, filled):
+    """A reader cannot turn the rules off, name itself somebody else, or learn by an error what is there."""
+    _, bob, _ = filled
+    with psycopg.connect(as_role(url, roles[0]), autocommit=True) as connection:
+        for statement in (
+            "ALTER TABLE tasks DISABLE ROW LEVEL SECURITY",
+            f'SET ROLE "{roles[1]}"',
+            f'DROP POLICY "{roles[0]}" ON tasks',
+            f'CREATE POLICY more ON tasks TO "{roles[0]}" USING (true)',
+            "UPDATE tasks SET \"user\" = 'alice'",
+            f"INSERT INTO messages (uuid, seq, role, tokens, timestamp, line) VALUES ('{bob}', 9, 'user', 1, '', '')",  # noqa: S608
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+        connection.execute("SET row_security = off")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM tasks")
+
+
+def test_a_worker_works_on_all(url, roles, filled):
+    """A role without a user reads and writes every task, and owns nothing."""
+    with open_store(as_role(url, roles[2])) as store:
+        assert {row.uuid for row in store.find()} == set(filled)
+        with store.lease(filled[0]) as lease:
+            lease.append(a_message("more"))
+            lease.update(add={"total_tokens": 1})
+        task = a_task(user="carol")
+        with store.lease(task.uuid, create=task) as lease:
+            with lease.together():
+                lease.append(a_message("one"))
+            lease.put(b"data")
+        store.delete(task.uuid)
+    with psycopg.connect(as_role(url, roles[2])) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("DROP TABLE tasks")
+
+
+def test_rights_are_replaced(url, roles, filled):
+    """Who is bound to another user sees that one's tasks from then on, and no longer the first's."""
+    bring_up_to_date(url, role=roles[0], user="bob")
+    with open_store(as_role(url, roles[0])) as store:
+        assert [row.uuid for row in store.find()] == [filled[1]]
+
+
+def test_wrong_names(url, tmp_path):
+    """A role that is not there is named; a user without a role means nothing."""
+    with pytest.raises(UsageError, match='Role "nobody\'; DROP TABLE tasks" does not exist'):
+        bring_up_to_date(url, role="nobody'; DROP TABLE tasks")
+    with pytest.raises(OrihonError):
+        bring_up_to_date(url, role="")
+    shown = subprocess.run(
+        [sys.executable, "-m", "orihon", "migrate", url, "--user", "alice"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert (shown.returncode, "--role" in shown.stderr) == (2, True)
