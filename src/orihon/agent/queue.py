@@ -9,6 +9,7 @@ again: after a drain at once, after a pause when the pause file is gone, after a
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -103,19 +104,30 @@ def job_of(engine: Orihon, uuid: str) -> Job | None:
 
 
 def waiting(engine: Orihon) -> Iterator[TaskRow]:
-    """Tasks that can be taken, the most urgent and then the oldest first; none whose key is at work."""
+    """Tasks that can be taken, the most urgent first, users in turn; none whose key is at work.
+
+    Among equally urgent ones it is the turn of whoever has least at work, so that a thousand tasks of one user do not
+    keep another's one waiting; and of each user the oldest comes first.
+    """
     store, settings = engine.store, engine.settings.pause_resume
     if settings.enabled and Path(settings.signal_file).exists():
         return
-    busy = {row.task_key for row in store.find(Query(status=("running",)))}
+    running = list(store.find(Query(status=("running",))))
+    busy = {row.task_key for row in running}
     paused = (row for row in store.find(Query(status=("paused",))) if _is_due(row, settings.paused_task_expiry_days))
-    rows = sorted(
-        (*paused, *store.find(Query(status=("pending",)))), key=lambda row: (-row.priority, row.created_at, row.uuid)
-    )
-    for row in rows:
+    rows = sorted((*paused, *store.queue.waiting()), key=lambda row: (-row.priority, row.created_at, row.uuid))
+    for row in _in_turn(rows, Counter(row.user for row in running)):
         if row.task_key not in busy and asked_to_pause(settings, row.uuid) is None:
             busy.add(row.task_key)
             yield row
+
+
+def _in_turn(rows: list[TaskRow], at_work: Counter[str | None]) -> list[TaskRow]:
+    turns = []
+    for row in rows:
+        turns.append((-row.priority, at_work[row.user]))
+        at_work[row.user] += 1
+    return [row for _, row in sorted(zip(turns, rows, strict=True), key=lambda one: one[0])]
 
 
 def _is_due(row: TaskRow, expiry_days: int) -> bool:
@@ -181,7 +193,9 @@ def recover(engine: Orihon, user: str | None = None) -> list[Recovered]:
     One that nobody queued has failed as interrupted: whoever started it can resume it. With a `user`, only his.
     """
     found = []
-    for row in list(engine.tasks(status="running", user=user)):
+    for row in list(engine.store.queue.abandoned()):
+        if {engine.user, user} - {None, row.user}:
+            continue  # not his
         try:
             with engine.store.lease(row.uuid) as lease:
                 task = engine.taken(lease)

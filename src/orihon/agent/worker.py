@@ -87,7 +87,8 @@ class Worker:
         while time.monotonic() < until and not self.asked:
             if any(child.poll() is not None for child in self.children.values()):
                 return
-            time.sleep(min(0.05, seconds))
+            if self.engine.store.queue.wait(min(0.05, seconds)):
+                return
 
     def _look_after(self) -> None:
         """Children that ended, tasks whose worker died, new work, and the sign that we are alive."""
@@ -117,11 +118,21 @@ class Worker:
         now = time.monotonic()
         free = [row for row in rows if row.uuid not in self.children and self._starts.get(row.uuid, (0, 0.0))[1] <= now]
         while free and len(self.children) < self.jobs:
-            row = free.pop(random.randrange(min(self._spread, len(free))))  # noqa: S311 - the oldest, where it can be
-            self.children[row.uuid] = subprocess.Popen(  # noqa: S603 - our own command line
-                [*self.command(row.uuid)], stdin=subprocess.DEVNULL, start_new_session=True
+            uuid = self._choose([row.uuid for row in free])
+            if uuid is None:
+                break
+            free = [row for row in free if row.uuid != uuid]
+            self.children[uuid] = subprocess.Popen(  # noqa: S603 - our own command line
+                [*self.command(uuid)], stdin=subprocess.DEVNULL, start_new_session=True
             )
         return bool(rows)
+
+    def _choose(self, uuids: list[str]) -> str | None:
+        """The first that can be had; where others may go for the same, it is one of the first."""
+        waiting = self.engine.store.queue
+        if not waiting.reserves:
+            uuids = [uuids[random.randrange(min(self._spread, len(uuids)))]]  # noqa: S311
+        return waiting.reserve(uuids)
 
     def _drain(self) -> None:
         """Ask the children to pause, and wait; those that do not hear are ended, and nothing of theirs is lost."""

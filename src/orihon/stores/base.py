@@ -55,6 +55,7 @@ from orihon.records import (
 )
 from orihon.secrets import KnownSecrets
 from orihon.stores.checks import checked_changes
+from orihon.stores.queue import Queue
 from orihon.stores.spill import spilled
 from orihon.stores.totals import By, Totals, summed
 from orihon.tokens import Counter, counter
@@ -219,6 +220,11 @@ class Store(ABC):
         if found is None:
             raise NotFound(kind="task", id=uuid)
         return found
+
+    @property
+    def queue(self) -> Queue:
+        """What a queue asks of a store."""
+        return Queue(self)
 
     def __enter__(self) -> Self:
         return self

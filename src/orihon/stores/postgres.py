@@ -24,14 +24,11 @@ from orihon.stores import rows
 from orihon.stores.base import Lease, Options, Query, Store, first_row
 from orihon.stores.checks import checked, checked_task
 from orihon.stores.fenced import TABLES, held, holder_of, new_holder
-from orihon.stores.identity import is_alive, me
 from orihon.stores.migrations import require_schema
+from orihon.stores.postgres_queue import AGO, NOW, PostgresQueue, died_here
 from orihon.stores.postgres_server import Server
 
 # ruff: noqa: S608 - the statements are put together from what stands here
-NOW = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-AGO = NOW.replace("clock_timestamp()", "(clock_timestamp() - make_interval(secs => %s))")
-
 FREE = f"(lease_owner IS NULL OR lease_owner = ANY(%s) OR coalesce(heartbeat_at, '') < {AGO})"
 MADE_WITH = tuple(name for name in rows.COLUMNS if name != "heartbeat_at")
 CREATE = (
@@ -85,6 +82,7 @@ class PostgresStore(Store):
         self.server = Server(url, patience_seconds=options.expiry_seconds / 2, synced=synced)
         super().__init__(self.server.shown, options)
         self.leases: set[Lease] = set()
+        self._queue = PostgresQueue(self)
         try:
             require_schema(self.server)
         except BaseException:
@@ -113,6 +111,10 @@ class PostgresStore(Store):
         lease.revision = revision
         self.leases.add(lease)
         return lease
+
+    @property
+    def queue(self) -> PostgresQueue:
+        return self._queue
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
         return rows.find(Rows(self.server), _cleaned(query or Query()))
@@ -160,6 +162,7 @@ class PostgresStore(Store):
             for lease in list(self.leases):
                 lease.close()
         finally:
+            self._queue.close()
             self.server.close()
 
     def _create(self, metadata: Metadata, status: Status, owner: str) -> None:
@@ -185,15 +188,6 @@ class PostgresStore(Store):
     def _check_task(self, uuid: str) -> None:
         if not self.server.all("SELECT 1 FROM tasks WHERE uuid = %s", checked(uuid)):
             raise NotFound(kind="task", id=uuid)
-
-
-def died_here(uuid: str, owner: str) -> bool:
-    """Whether a holder is certainly dead. On another machine nobody knows, and host names are not unique."""
-    try:
-        holder = holder_of(uuid, owner)
-    except LeaseHeld:
-        return False
-    return holder.boot_id == me().boot_id and is_alive(holder) is False
 
 
 class Rows:

@@ -17,7 +17,8 @@ from orihon.errors import Conflict
 from orihon.records import Blob, Message, Record, TaskRow
 from orihon.stores import rows
 from orihon.stores.fenced import TABLES, FencedLease
-from orihon.stores.postgres import NOW, NUMBERS, PostgresStore
+from orihon.stores.postgres import NUMBERS, PostgresStore
+from orihon.stores.postgres_queue import CHANNEL, NOW
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 IF_MINE = "uuid = %s AND fence = %s AND lease_owner = %s"
@@ -34,7 +35,11 @@ PUT = f"INSERT INTO blobs (uuid, sha256, data) SELECT uuid, %s, %s FROM {MINE} O
 WITH_KEY = "SELECT seq FROM messages WHERE uuid = %s AND md5(key) = md5(%s) AND key = %s ORDER BY seq DESC LIMIT 1"
 CHANGED = f"SELECT {rows.SELECTED} FROM tasks WHERE {IF_MINE} AND revision = %s"
 RENEW = f"UPDATE tasks SET heartbeat_at = {NOW} WHERE {IF_MINE} RETURNING uuid"
-RELEASE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE} RETURNING uuid"
+# whoever waits for work hears of it when it can be taken
+RELEASE = (
+    f"WITH free AS (UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL, reserved_until = NULL WHERE {IF_MINE} "
+    f"RETURNING status) SELECT pg_notify('{CHANNEL}', '') FROM free WHERE status = 'pending'"
+)
 
 
 BATCH, BATCH_BYTES = 500, 1_000_000

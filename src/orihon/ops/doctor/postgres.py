@@ -29,7 +29,8 @@ from orihon.stores import rows
 from orihon.stores.base import LISTS
 from orihon.stores.fenced import TABLES, Holder, holder_of
 from orihon.stores.migrations import require_tables
-from orihon.stores.postgres import LET_GO, died_here
+from orihon.stores.postgres import LET_GO
+from orihon.stores.postgres_queue import died_here
 from orihon.stores.postgres_server import Connection, Server
 from orihon.stores.sweeping import LEFT
 
