@@ -10,6 +10,7 @@ NAMES = [
     "tokens",
     "masking",
     "stores",
+    "postgres",
     "window",
     "engine",
     "memory",

@@ -162,7 +162,10 @@ class Orihon:
         if not found:
             raise NotFound(kind="task", id=uuid)
         if len(found) > 1 and not whole:
-            raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.")
+            try:
+                return self.store.row(uuid)  # one that is called exactly so may be older than those that begin so
+            except NotFound:
+                raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.") from None
         return (whole or found)[0]
 
     def read(self, uuid: str) -> Reader:

@@ -10,9 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import orihon
 from cutting import Cutter
+from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
 from orihon.errors import NotWritten, OutcomeUnknown, StoreUnavailable
-from orihon.records import Message
+from orihon.records import Message, Summary
+from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.testing.contract import a_message, a_task
@@ -260,3 +263,62 @@ def test_nothing_is_left_behind():
         time.sleep(0.05)
     assert not Path(f"/proc/{process_id}").exists()
     subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
+# many workers
+
+WORKERS, TASKS, DEATHS = (32, 2000, 60) if DEEP else (4, 24, 4)
+WORKER = """
+import sys, time
+import orihon
+from orihon.agent import queue
+from orihon.settings import ContextInheritance, Settings
+with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:
+    while True:
+        queue.recover(engine)
+        uuid = engine.store.queue.reserve([row.uuid for row in queue.waiting(engine)])
+        if uuid is None:
+            if next(engine.tasks(status=("pending", "running")), None) is None:
+                break
+            engine.store.queue.wait(0.2)
+            continue
+        task = queue.claim(engine, uuid)
+        if task is not None:
+            for number in range(5):
+                task.add("user", f"{uuid} {number}", key=f"{number}")
+            task.complete()
+"""
+
+
+def test_many_workers_end_every_task_once(server, url):
+    """Some are killed in the middle: each task ends once, with each of its messages once and in order."""
+    keys = [orihon.TaskKey.local(f"t{number}") for number in range(TASKS)]
+    with orihon.open(url, settings=Settings()) as engine:
+        for number, key in enumerate(keys):
+            enqueue(engine, key, Job(request="Go."), user=f"user{number % 5}", uuid=f"t{number}")
+    luck, deaths = random.Random(3), 0
+
+    def begun():
+        return subprocess.Popen([sys.executable, "-c", WORKER, url], stderr=subprocess.PIPE, text=True)
+
+    workers = [begun() for _ in range(WORKERS)]
+    give_up = time.monotonic() + (3600 if DEEP else 240)
+    while any(worker.poll() is None for worker in workers) and time.monotonic() < give_up:
+        time.sleep(luck.uniform(0.3, 0.9))
+        victim = luck.randrange(WORKERS)
+        if deaths < DEATHS and workers[victim].poll() is None:
+            workers[victim].kill()
+            workers[victim].communicate()
+            deaths += 1
+            workers[victim] = begun()
+    assert [(worker.communicate()[1], worker.returncode) for worker in workers] == [("", 0)] * WORKERS
+    with open_store(url) as store:
+        assert server.place.exists()
+        for number in range(TASKS):
+            row = store.row(f"t{number}")
+            said = [message.content for message in store.read(row.uuid, Message) if message.role == "user"]
+            assert row.status == "completed" or row.attempts == MAX_ATTEMPTS - 1, row
+            assert said == [f"t{number} {place}" for place in range(5)][: len(said)]
+            assert len(said) == 5 or row.status == "failed"
+            finals = [summary for summary in store.read(row.uuid, Summary) if summary.kind == "final"]
+            assert len(finals) <= 1

@@ -590,3 +590,12 @@ def test_how_much_of_a_tree_is_shown_is_a_setting(url):
     with orihon.open(url, settings=few) as engine, begun(engine, window="importance") as task:
         turn(task, calling(("read_file", {})), [tree])
         assert task.window().openai()[-1]["content"].count('"button"') == 7
+
+
+def test_an_id_that_is_the_beginning_of_others(engine):
+    """The task that is called exactly so is meant, however many newer ones begin so."""
+    for name in ("t2", "t20", "t21", "t22"):
+        engine.start(f"local/issue/{name}", uuid=name).pause()
+    assert engine.row("t2").uuid == "t2"
+    with pytest.raises(UsageError, match="Several"):
+        engine.row("t")
