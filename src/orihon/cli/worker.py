@@ -73,7 +73,8 @@ def worker(
         with open_engine(url, settings=settings) as engine:
             context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
-    child += ["worker", "--store", url, "--task"]
+    # what the settings say the child reads for itself, so that no password gets on its command line by us
+    child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
     source = _source(place, settings) if place else None
     with open_engine(url, settings=settings) as engine:
         Worker(
