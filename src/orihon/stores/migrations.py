@@ -20,7 +20,8 @@ from orihon.stores.postgres_roles import grant
 from orihon.stores.postgres_server import Connection, Server
 
 # any number will do, as long as it is the same everywhere: two that migrate at once come one after the other
-LOCK = "SELECT pg_advisory_xact_lock(6_744_205_811)"
+LOCK, UNLOCK = "SELECT pg_advisory_lock(6744205811)", "SELECT pg_advisory_unlock(6744205811)"
+WAIT = "SELECT pg_advisory_xact_lock_shared(6744205811)"
 RECORDS = """CREATE TABLE IF NOT EXISTS orihon_migrations (
     number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
 )"""
@@ -76,7 +77,7 @@ def require_schema(server: Server) -> None:
     if version is None:
         migrate(server)
     elif version < migrations()[-1].number:
-        server.all(LOCK)  # whoever makes the tables right now is waited for
+        server.all(WAIT)  # whoever makes the tables right now is waited for
     require_tables(server)
 
 
@@ -93,14 +94,22 @@ def require_tables(server: Server) -> None:
 
 
 def migrate(server: Server) -> list[Migration]:
-    """Bring the tables up to date; what was done."""
-    return [migration for migration in migrations() if server.run(partial(_apply, server, migration), writing=True)]
+    """Bring the tables up to date; what was done. Whoever does the same at the same moment comes after."""
+    return server.run(partial(_migrate, server), writing=True)
+
+
+def _migrate(server: Server, connection: Connection) -> list[Migration]:
+    connection.execute(LOCK)
+    try:
+        return [migration for migration in migrations() if _apply(server, migration, connection)]
+    finally:
+        if not connection.closed:  # and if it is, the lock is gone with it
+            connection.execute(UNLOCK)
 
 
 def _apply(server: Server, migration: Migration, connection: Connection) -> bool:
-    """One migration, if it is not there yet; whoever does the same at the same moment comes after."""
+    """One migration, if it is not there yet."""
     with connection.transaction():
-        connection.execute(LOCK)
         if not _records_there(server, connection):
             connection.execute(RECORDS)
         newest = connection.execute("SELECT coalesce(max(number), 0) FROM orihon_migrations").fetchone()
