@@ -86,7 +86,7 @@ class JsonlStore(Store):
         return rows.find(self.database, query or Query())
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.totals(self.database, query, by)
+        return rows.kept_totals(self.database, query, by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
         directory = self.open_task(uuid)

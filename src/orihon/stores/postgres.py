@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,41 +21,36 @@ import msgspec
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores import rows
+from orihon.stores import postgres_sweeping, rows
 from orihon.stores.base import Lease, Options, Query, Store, first_row
-from orihon.stores.checks import checked, checked_task
+from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.fenced import TABLES, held, holder_of, new_holder
 from orihon.stores.migrations import require_schema
 from orihon.stores.postgres_queue import AGO, NOW, PostgresQueue, died_here
 from orihon.stores.postgres_server import Server
+from orihon.stores.totals import By, Totals
 
 # ruff: noqa: S608 - the statements are put together from what stands here
 FREE = f"(lease_owner IS NULL OR lease_owner = ANY(%s) OR coalesce(heartbeat_at, '') < {AGO})"
 MADE_WITH = tuple(name for name in rows.COLUMNS if name != "heartbeat_at")
 CREATE = (
     f"WITH made AS (INSERT INTO tasks ({', '.join(map(rows.quoted, MADE_WITH))}, heartbeat_at) "
-    f"VALUES ({', '.join(['%s'] * len(MADE_WITH))}, {NOW}) "
+    f"SELECT {', '.join(['%s'] * len(MADE_WITH))}, {NOW} WHERE NOT EXISTS "
+    "(SELECT 1 FROM metadata WHERE uuid = %s AND id = 0) "
     "ON CONFLICT DO NOTHING RETURNING uuid) "
     "INSERT INTO metadata (uuid, id, line) SELECT uuid, 1, %s FROM made RETURNING uuid"
 )
+# a second try, after an answer that was lost, counts no further
 TAKE = (
-    f"UPDATE tasks SET fence = fence + 1, lease_owner = %s, heartbeat_at = {NOW} "
+    f"UPDATE tasks SET fence = fence + (lease_owner IS DISTINCT FROM %s)::int, lease_owner = %s, heartbeat_at = {NOW} "
     f"WHERE uuid = %s AND {FREE} RETURNING fence"
-)
-DELETE = (
-    "WITH gone AS (DELETE FROM tasks WHERE uuid = %s AND lease_owner = %s RETURNING uuid), "
-    + ", ".join(
-        f"gone_{table} AS (DELETE FROM {table} WHERE uuid IN (SELECT uuid FROM gone))"
-        for table in ("blobs", *(table for table, _ in TABLES.values()))
-    )
-    + " SELECT uuid FROM gone"
 )
 LET_GO = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = %s AND lease_owner = %s RETURNING uuid"
 # read after the lease is taken and not with it, because a statement does not see what came while it waited
 LAST = "(SELECT coalesce(max({number}), 0) FROM {table} WHERE uuid = tasks.uuid) AS {name}"
 NUMBERS = ", ".join(LAST.format(name=name, table=table, number=number) for name, (table, number) in TABLES.items())
 TAKEN = (
-    f"SELECT fence, revision, (SELECT line FROM metadata WHERE uuid = tasks.uuid), {NUMBERS} "
+    f"SELECT archived, fence, revision, (SELECT line FROM metadata WHERE uuid = tasks.uuid), {NUMBERS} "
     "FROM tasks WHERE uuid = %s AND lease_owner = %s"
 )
 # about a megabyte: the sizes are known without the lines, and only those that are given out are read
@@ -68,6 +64,8 @@ NEWEST = (
     "(SELECT coalesce(min(n), 1) FROM ("
     "SELECT {number} AS n FROM {table} WHERE uuid = %s ORDER BY n DESC LIMIT %s) AS newest)"
 )
+DISK = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0) FROM unnest(%s::text[]) AS name"
+OWN_TABLES = ("tasks", "blobs", *(table for table, _ in TABLES.values()))
 NO_NUMBER = 2**63 - 1
 
 
@@ -99,9 +97,12 @@ class PostgresStore(Store):
         else:
             self._take(uuid, owner)
         found = self._taken(uuid, owner)
+        if found and found[0][0] == "going":  # it was being cut down when somebody's power failed
+            postgres_sweeping.finish_going(self.server, uuid)
+            found = self._taken(uuid, owner)
         if not found:  # for somebody with little patience we had expired already
             raise LeaseHeld(f"Task {uuid} was taken by somebody else at the same moment.")
-        fence, revision, line, *numbers = found[0]
+        _, fence, revision, line, *numbers = found[0]
         try:
             metadata = codec.decode_line(line or b"", Metadata)
             lease = PostgresLease(self, metadata, fence, owner, dict(zip(TABLES, numbers, strict=True)))
@@ -152,10 +153,30 @@ class PostgresStore(Store):
             raise Corrupt(f"The bytes of blob {sha256} are not those that were put there.", where=self.url)
         return data
 
-    def delete(self, uuid: str) -> None:
+    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
+        row = self.row(uuid)
+        if row.lease_owner is None:
+            refuse_if_changed(row, fence)
         owner = msgspec.json.encode(new_holder()).decode()
-        self._take(checked(uuid), owner)  # from now on nobody else writes it, so all of it can be seen
-        self.server.change(DELETE, uuid, owner)
+        taken = self._take(uuid, owner)
+        if fence is not None and taken != fence + 1:  # at this very moment
+            self.server.change(LET_GO, uuid, owner)
+            raise Conflict(f"Somebody has written task {uuid} since it was looked at.")
+        (postgres_sweeping.fall if stub else postgres_sweeping.go)(self.server, uuid, owner)
+
+    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+        return rows.totals(Rows(self.server), _cleaned(query), by)
+
+    def count(self, query: Query) -> tuple[int, int]:
+        return rows.count(Rows(self.server), _cleaned(query))
+
+    def disk_bytes(self) -> int:
+        ((size_bytes,),) = self.server.all(DISK, list(OWN_TABLES))
+        return int(size_bytes)
+
+    def tidy(self) -> int:
+        postgres_sweeping.finish(self.server)
+        return 0
 
     def close(self) -> None:
         try:
@@ -168,12 +189,17 @@ class PostgresStore(Store):
     def _create(self, metadata: Metadata, status: Status, owner: str) -> None:
         row = msgspec.structs.replace(first_row(metadata, status, fence=1), lease_owner=owner)
         values = [getattr(row, name) for name in MADE_WITH]
-        if not self.server.change(CREATE, *values, codec.encode(metadata)) and not self._taken(metadata.uuid, owner):
+        made = partial(self.server.change, CREATE, *values, metadata.uuid, codec.encode(metadata))
+        if made() or self._taken(metadata.uuid, owner):
+            return
+        postgres_sweeping.finish_gone(self.server, metadata.uuid)  # one with this id, whose deletion was cut short
+        if not made() and not self._taken(metadata.uuid, owner):
             raise Conflict(f"There is a task {metadata.uuid} already.", hint="Resume it, or choose another uuid.")
 
-    def _take(self, uuid: str, owner: str) -> None:
+    def _take(self, uuid: str, owner: str) -> int:
+        """Take the lease; its fence."""
         takes_over = [owner]  # after a connection that broke it may be ours already
-        while not self.server.change(TAKE, owner, uuid, takes_over, self.options.expiry_seconds):
+        while not (taken := self.server.change(TAKE, owner, owner, uuid, takes_over, self.options.expiry_seconds)):
             found = self.server.all("SELECT lease_owner FROM tasks WHERE uuid = %s", uuid)
             if not found:
                 raise NotFound(kind="task", id=uuid)
@@ -181,6 +207,7 @@ class PostgresStore(Store):
             if other is not None and not died_here(uuid, other):
                 raise held(uuid, holder_of(uuid, other))
             takes_over = [owner] if other is None else [owner, other]
+        return int(taken[0][0])
 
     def _taken(self, uuid: str, owner: str) -> list[tuple[Any, ...]]:
         return self.server.all(TAKEN, uuid, owner)

@@ -88,19 +88,24 @@ def find(database: Reader, query: Query) -> Iterator[TaskRow]:
     return _newest(database, query) if query.order == "created" else _largest(database, query)
 
 
-def totals(database: Reader, query: Query, by: By) -> dict[str, Totals]:
-    """What the rows add up to; from the sums that are kept, if the query asks for whole days."""
+def kept_totals(database: Reader, query: Query, by: By) -> dict[str, Totals]:
+    """What the rows add up to, where a table keeps their sums; it answers if the query asks for whole days."""
     days = _days(query)
+    if days is None:
+        return totals(database, query, by)
     names = ", ".join(f"SUM({name})" for name in sums.FIGURES)
-    if days is not None:
-        conditions, values = _conditions(database, Query(user=query.user, status=query.status))
-        conditions += ["day >= ?", "day <= ?", "tasks > 0"]
-        where = f"WHERE {' AND '.join(conditions)}"
-        statement = f"SELECT {quoted(by)}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
-        return _totals(database.all(statement, *values, *days))
+    conditions, values = _conditions(database, Query(user=query.user, status=query.status))
+    conditions += ["day >= ?", "day <= ?", "tasks > 0"]
+    where = f"WHERE {' AND '.join(conditions)}"
+    statement = f"SELECT {quoted(by)}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
+    return _totals(database.all(statement, *values, *days))
+
+
+def totals(database: Reader, query: Query, by: By) -> dict[str, Totals]:
+    """What the rows add up to, one by one."""
     conditions, values = _conditions(database, query)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    figures = ", ".join(f"SUM({figure.format(row='tasks')})" for figure in sums.FIGURES.values())
+    figures = ", ".join(f"CAST(SUM({figure.format(row='tasks')}) AS BIGINT)" for figure in sums.FIGURES.values())
     group = sums.GROUPS[by].format(row="tasks")
     return _totals(database.all(f"SELECT {group}, {figures} FROM tasks {where} GROUP BY 1", *values))  # noqa: S608
 
@@ -125,7 +130,7 @@ def _largest(database: Reader, query: Query) -> Iterator[TaskRow]:
     """Chosen from one index, which has all that is compared, and only then read."""
     conditions, values = _conditions(database, query, by_figure=True)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    order = f"ORDER BY {ORDERS[query.order]} DESC, created_at DESC, uuid DESC"
+    order = f"ORDER BY {ORDERS[query.order]} DESC NULLS LAST, created_at DESC, uuid DESC"
     chosen = f"SELECT uuid FROM tasks {where} {order} LIMIT ? OFFSET ?"  # noqa: S608
     end = sys.maxsize if query.limit is None else query.offset + query.limit
     for offset in range(query.offset, end, PAGE):
@@ -162,7 +167,7 @@ def count(database: Reader, query: Query) -> tuple[int, int]:
     """How many rows there are, and the bytes of their tasks; limit and offset do not count."""
     conditions, values = _conditions(database, query)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    figures = "count(*), ifnull(sum(ifnull(packed_bytes, size_bytes)), 0)"
+    figures = "count(*), CAST(coalesce(sum(coalesce(packed_bytes, size_bytes)), 0) AS BIGINT)"
     ((found, size_bytes),) = database.all(f"SELECT {figures} FROM tasks {where}", *values)  # noqa: S608
     return found, size_bytes
 

@@ -93,7 +93,7 @@ class SqliteStore(Store):
         return rows.find(self.reader, query or Query())
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.totals(self.reader, query, by)
+        return rows.kept_totals(self.reader, query, by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
         table, number = TABLES[name]

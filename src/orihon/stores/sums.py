@@ -1,4 +1,4 @@
-"""What the rows of a SQLite file add up to, by day, user and status, kept right by triggers, whoever writes a row.
+"""What the rows of tasks add up to, in SQL; a SQLite file keeps it by day, user and status, right by triggers.
 
 To count 100,000 tasks one by one takes longer than a person waits; the table `task_totals` has one line for each day,
 user and status, however many tasks there are.
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 _MILLISECONDS = (
-    "CAST(round((julianday({row}.completed_at) - julianday({row}.started_at)) * 86400000) AS INTEGER)"  # exact to undo
+    "CAST(round((julianday({row}.completed_at) - julianday({row}.started_at)) * 86400000) AS BIGINT)"  # exact to undo
 )
 FIGURES = {
     "tasks": "1",
     "messages": "{row}.message_count",
-    "tokens": "ifnull({row}.total_tokens, 0)",
-    "llm_calls": "ifnull({row}.llm_call_count, 0)",
-    "tool_calls": "ifnull({row}.tool_call_count, 0)",
-    "compressions": "ifnull({row}.compression_count, 0)",
-    "timed": f"({_MILLISECONDS} IS NOT NULL)",
-    "milliseconds": f"ifnull({_MILLISECONDS}, 0)",
+    "tokens": "coalesce({row}.total_tokens, 0)",
+    "llm_calls": "coalesce({row}.llm_call_count, 0)",
+    "tool_calls": "coalesce({row}.tool_call_count, 0)",
+    "compressions": "coalesce({row}.compression_count, 0)",
+    "timed": f"CASE WHEN {_MILLISECONDS} IS NULL THEN 0 ELSE 1 END",
+    "milliseconds": f"coalesce({_MILLISECONDS}, 0)",
     "size_bytes": "{row}.size_bytes",
-    "packed_bytes": "ifnull({row}.packed_bytes, {row}.size_bytes)",
+    "packed_bytes": "coalesce({row}.packed_bytes, {row}.size_bytes)",
     "summaries": "{row}.summary_count",
     "summary_failures": "{row}.summary_failures",
     "summarised_tokens": "{row}.summarised_tokens",
     "summary_tokens": "{row}.summary_tokens",
 }
-GROUPS = {"day": "substr({row}.created_at, 1, 10)", "user": "ifnull({row}.user, '')", "status": "{row}.status"}
+GROUPS = {"day": "substr({row}.created_at, 1, 10)", "user": "coalesce({row}.\"user\", '')", "status": "{row}.status"}
 COLUMNS = (  # of `tasks`, that a figure or a group is made of
     *("created_at", "user", "status", "started_at", "completed_at", "message_count", "total_tokens", "llm_call_count"),
     *("tool_call_count", "compression_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
