@@ -23,8 +23,9 @@ from orihon import codec
 from orihon.keys import TaskKey
 from orihon.records import Event, Message, Metadata, Record, Status, Summary, TaskRow, ToolCall
 from orihon.stores import open_store, rows
-from orihon.stores.base import FORMAT, LISTS, first_row
+from orihon.stores.base import FORMAT, LISTS
 from orihon.stores.index import Index, entry_of
+from orihon.stores.newrow import first_row
 from orihon.stores.sqlite import TABLES
 from orihon.stores.state import DIRECTORIES, encode_handoff, encode_metadata, encode_state
 

@@ -23,8 +23,9 @@ from orihon import codec
 from orihon.keys import TaskKey
 from orihon.records import Message, Metadata
 from orihon.stores import open_store, rows
-from orihon.stores.base import FORMAT, Lease, Query, first_row
+from orihon.stores.base import FORMAT, Lease, Query
 from orihon.stores.index import Index, rebuild
+from orihon.stores.newrow import first_row
 from orihon.stores.sources import PlainSource
 
 COUNT = int(os.environ.get("BENCH_MESSAGES", "4000"))

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from orihon.stores import open_store, recovery
-from orihon.stores.base import Query, first_row
+from orihon.stores.base import Query
 from orihon.stores.database import SCHEMA_VERSION
+from orihon.stores.newrow import first_row
 from orihon.stores.rows import COLUMNS, insert
 from orihon.stores.totals import summed
 from orihon.testing.samples import a_message, a_task

@@ -18,6 +18,7 @@ from orihon.engine import Orihon
 from orihon.errors import NotFound, UsageError
 from orihon.records import Event, Message, TaskRow
 from orihon.stores.base import Query, Store
+from orihon.stores.home import data_home
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.sqlite import SqliteStore
 
@@ -132,11 +133,10 @@ def shadow_place(store: Store, uuid: str) -> Path:
     if isinstance(store, JsonlStore):
         return store.path_of(uuid) / SHADOW
     if isinstance(store, SqliteStore):
-        return store.path.with_name(f"{store.path.name}.{SHADOW}") / uuid
+        return store.beside(SHADOW) / uuid
     if store.url == "memory:":
         return Path(tempfile.gettempdir()) / f"orihon-{os.getuid()}-{uuid}"
-    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(home) / "orihon" / SHADOW / uuid
+    return data_home() / SHADOW / uuid
 
 
 def files_of(store: Store) -> list[Path]:

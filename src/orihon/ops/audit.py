@@ -1,5 +1,7 @@
 """The audit: one line for each look at a store, appended, masked, and readable by its owner alone.
 
+It is the file `audit.jsonl` of a store of files, and a table where many machines share one database.
+
 {"timestamp": "2024-01-15T10:30:00.000Z", "user": "alice", "admin": false, "through": "show", "at": "task", "uuid": …}
 """
 
@@ -7,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -18,32 +22,81 @@ from orihon import codec
 from orihon.errors import StoreError
 from orihon.secrets import KnownSecrets, mask_value
 from orihon.secrets.masking import mask_few
+from orihon.stores import is_postgres
 from orihon.stores.base import Store
 from orihon.stores.files import directory_handle, disk_errors, open_file, write_all
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from orihon.stores.postgres import PostgresStore
+    from orihon.stores.postgres_server import Server
 
 log = logging.getLogger("orihon")
 
+ADD = "WITH added AS (INSERT INTO audit (line) VALUES (%s)) SELECT 1"  # whoever adds need not be able to read
+PAGE = "SELECT id, line FROM audit WHERE id > %s ORDER BY id LIMIT 1000"
 
-class Audit:
-    """The file `audit.jsonl` of a store."""
 
-    def __init__(self, path: Path, known: KnownSecrets | None = None) -> None:
-        self.path, self._known = path, known
+class Audit(ABC):
+    """The lines about looks at a store."""
+
+    def __init__(self, known: KnownSecrets | None = None) -> None:
+        self._known = known
+
+    @abstractmethod
+    def append(self, line: bytes) -> None:
+        """Put a line at the end."""
+
+    @abstractmethod
+    def lines(self) -> Iterator[bytes]:
+        """All lines, the oldest first."""
 
     def add(self, **what: Any) -> None:
         """Append a line; a look that cannot be written down is not prevented, but the log says so."""
         line = {"timestamp": codec.now()} | mask_value(codec.clean_value(what), known=self._known, by=mask_few)
         try:
-            with disk_errors(str(self.path)), directory_handle(self.path.parent) as directory:
-                file = open_file(self.path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)
-                try:
-                    write_all(file, msgspec.json.encode(line) + b"\n")
-                finally:
-                    os.close(file)
+            self.append(msgspec.json.encode(line))
         except StoreError as error:
             log.warning("The audit could not be written: %s", error)
+
+
+class AuditFile(Audit):
+    """The file `audit.jsonl` of a store."""
+
+    def __init__(self, path: Path, known: KnownSecrets | None = None) -> None:
+        super().__init__(known)
+        self.path = path
+
+    def append(self, line: bytes) -> None:
+        with disk_errors(str(self.path)), directory_handle(self.path.parent) as directory:
+            file = open_file(self.path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)
+            try:
+                write_all(file, line + b"\n")
+            finally:
+                os.close(file)
+
+    def lines(self) -> Iterator[bytes]:
+        if not self.path.exists():
+            return
+        with disk_errors(str(self.path)), directory_handle(self.path.parent) as directory:
+            opened = os.fdopen(open_file(self.path.name, os.O_RDONLY, directory), "rb")
+        with opened as lines:
+            yield from lines
+
+
+class AuditTable(Audit):
+    """The table `audit` of a PostgreSQL database: what people did on all machines, in one place."""
+
+    def __init__(self, server: Server, known: KnownSecrets | None = None) -> None:
+        super().__init__(known)
+        self._server = server
+
+    def append(self, line: bytes) -> None:
+        self._server.change(ADD, line)
+
+    def lines(self) -> Iterator[bytes]:
+        page: list[tuple[Any, ...]] = [(0, b"")]
+        while page := self._server.all(PAGE, page[-1][0]):
+            yield from (line for _, line in page)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,24 +133,18 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 def looks(audit: Audit | None, chosen: Filter, limit: int) -> list[Look]:
     """The newest looks, the newest last; a line that cannot be read is left out."""
-    if audit is None or not audit.path.exists():
-        return []
     newest: deque[Look] = deque(maxlen=limit)
-    with disk_errors(str(audit.path)), directory_handle(audit.path.parent) as directory:
-        opened = os.fdopen(open_file(audit.path.name, os.O_RDONLY, directory), "rb")
-    with opened as lines:
-        for line in lines:
-            with suppress(msgspec.DecodeError):
-                look = msgspec.json.decode(line, type=Look)
-                if chosen.fits(look):
-                    newest.append(look)
+    for line in () if audit is None else audit.lines():
+        with suppress(msgspec.DecodeError):
+            look = msgspec.json.decode(line, type=Look)
+            if chosen.fits(look):
+                newest.append(look)
     return list(newest)
 
 
 def audit_of(store: Store) -> Audit | None:
     """The audit of a store; one that lives in memory has none."""
-    if isinstance(store, JsonlStore):
-        return Audit(store.base / "audit.jsonl", store.options.known)
-    if isinstance(store, SqliteStore):
-        return Audit(store.path.with_name(f"{store.path.name}.audit.jsonl"), store.options.known)
-    return None
+    if is_postgres(store.url):
+        return AuditTable(cast("PostgresStore", store).server, store.options.known)
+    path = store.beside("audit.jsonl")
+    return None if path is None else AuditFile(path, store.options.known)

@@ -29,9 +29,10 @@ from orihon.ops.portablefile import HINT, Piece, Span, Unpacked, Writing, bytes_
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import Blob, Metadata, PlanEntry, Record, Status, TaskRow
-from orihon.stores.base import Lease, Options, Problem, Query, Store, first_row
+from orihon.stores.base import Lease, Options, Problem, Query, Store
 from orihon.stores.checks import checked, checked_task
 from orihon.stores.files import disk_errors, sync_directory
+from orihon.stores.newrow import first_row
 
 R = TypeVar("R", bound=Record)
 

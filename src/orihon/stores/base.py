@@ -32,6 +32,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
@@ -210,6 +211,10 @@ class Store(ABC):
         """What the store takes on the disk; 0 when it takes nothing, or that cannot be told."""
         return 0
 
+    def beside(self, name: str) -> Path | None:  # noqa: ARG002 - the others use it
+        """Where a file about the whole store lies on this machine; None when there is no place for one."""
+        return None
+
     def tidy(self) -> int:
         """Finish deletions that were interrupted, and give room back to the disk; how many bytes."""
         return 0
@@ -382,30 +387,3 @@ def _line(record: Record) -> bytes:
         return codec.encode_line(record)
     except UnicodeEncodeError:  # half a character in a field that nobody reads as text
         return codec.encode_line(codec.cleaned(record))
-
-
-def first_row(metadata: Metadata, status: Status, fence: int) -> TaskRow:
-    """The row of a task that was just made."""
-    key, config = metadata.task_key, metadata.config
-    return TaskRow(
-        uuid=metadata.uuid,
-        task_source=key.task_source,
-        owner=key.owner,
-        repo=key.repo,
-        task_type=key.task_type,
-        task_id=key.task_id,
-        project_id=key.project_id,
-        task_key=str(key),
-        status=status,
-        created_at=metadata.created_at,
-        started_at=metadata.created_at if status == "running" else None,
-        process_id=metadata.process_id,
-        hostname=metadata.hostname,
-        llm_provider=config.get("llm_provider"),
-        model=config.get("model"),
-        context_length=config.get("context_length"),
-        user=metadata.user,
-        activity="initializing",
-        updated_at=metadata.created_at,
-        fence=fence,
-    )

@@ -184,6 +184,9 @@ class JsonlStore(Store):
     def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
         return archive(self, uuid, fence)
 
+    def beside(self, name: str) -> Path:
+        return self.base / name
+
     def disk_bytes(self) -> int:
         with disk_errors(f"{self.base} cannot be measured"), directory_handle(self.base) as directory:
             return size_of(directory)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from orihon.errors import Conflict, LeaseHeld, NotFound, OrihonError, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores.base import first_row
 from orihon.stores.files import directory_handle, disk_errors, open_directory, replace_file, sync_directory
 from orihon.stores.lockfile import LockFile
+from orihon.stores.newrow import first_row
 from orihon.stores.state import DIRECTORIES, encode_metadata, encode_state
 
 if TYPE_CHECKING:

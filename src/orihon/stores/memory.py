@@ -16,9 +16,10 @@ import msgspec
 from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
-from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store, first_row
+from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store
 from orihon.stores.checks import checked_task, refuse_if_changed
 from orihon.stores.identity import me
+from orihon.stores.newrow import first_row
 from orihon.stores.totals import seconds_of
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,10 +23,12 @@ from orihon import codec
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import postgres_sweeping, rows
-from orihon.stores.base import Lease, Options, Query, Store, first_row
+from orihon.stores.base import Lease, Options, Query, Store
 from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.fenced import TABLES, held, holder_of, new_holder
+from orihon.stores.home import data_home
 from orihon.stores.migrations import require_schema
+from orihon.stores.newrow import first_row
 from orihon.stores.postgres_queue import AGO, NOW, PostgresQueue, died_here
 from orihon.stores.postgres_server import Server
 from orihon.stores.totals import By, Totals
@@ -80,6 +83,7 @@ class PostgresStore(Store):
         self.server = Server(url, patience_seconds=options.expiry_seconds / 2, synced=synced)
         super().__init__(self.server.shown, options)
         self.leases: set[Lease] = set()
+        self.reader = Rows(self.server)
         self._queue = PostgresQueue(self)
         try:
             require_schema(self.server)
@@ -118,7 +122,7 @@ class PostgresStore(Store):
         return self._queue
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(Rows(self.server), _cleaned(query or Query()))
+        return rows.find(self.reader, _cleaned(query or Query()))
 
     def row(self, uuid: str) -> TaskRow:
         found = self.server.all(f"SELECT {rows.SELECTED} FROM tasks WHERE uuid = %s", checked(uuid))
@@ -165,14 +169,19 @@ class PostgresStore(Store):
         (postgres_sweeping.fall if stub else postgres_sweeping.go)(self.server, uuid, owner)
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.totals(Rows(self.server), _cleaned(query), by)
+        return rows.totals(self.reader, _cleaned(query), by)
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(Rows(self.server), _cleaned(query))
+        return rows.count(self.reader, _cleaned(query))
 
     def disk_bytes(self) -> int:
         ((size_bytes,),) = self.server.all(DISK, list(OWN_TABLES))
         return int(size_bytes)
+
+    def beside(self, name: str) -> Path:
+        # with the person, and by the role as well, because not every role sees every task
+        place = hashlib.sha256(f"{self.url} {self.server.role}".encode()).hexdigest()[:16]
+        return data_home() / "stores" / place / name
 
     def tidy(self) -> int:
         postgres_sweeping.finish(self.server)

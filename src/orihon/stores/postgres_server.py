@@ -62,6 +62,7 @@ class Server:
             first = self.connect()
         except psycopg.Error as error:  # whoever mistyped a URL hears of it at once
             raise refused_connection(error, self.shown) from error
+        self.role = first.info.user
         self._give_back(first)
         encoding = first.info.parameter_status("server_encoding")
         if encoding != "UTF8":

@@ -18,7 +18,7 @@ from orihon import codec
 from orihon.errors import Corrupt, LeaseHeld, NotFound, OrihonError
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import Problem, Query, first_row
+from orihon.stores.base import Problem, Query
 from orihon.stores.files import (
     directory_handle,
     disk_errors,
@@ -30,6 +30,7 @@ from orihon.stores.files import (
     write_all,
 )
 from orihon.stores.lockfile import NAME, LockFile
+from orihon.stores.newrow import first_row
 from orihon.stores.sources import BLOCK_BYTES, open_gzip
 from orihon.stores.state import DIRECTORIES, decode_row
 

@@ -25,11 +25,12 @@ from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound, NotWritten
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
-from orihon.stores.base import Lease, Options, Query, Store, first_row
+from orihon.stores.base import Lease, Options, Query, Store
 from orihon.stores.checks import checked, checked_task, refuse_if_changed
 from orihon.stores.database import Database
 from orihon.stores.fenced import TABLES, held, holder_of, new_holder
 from orihon.stores.identity import is_alive
+from orihon.stores.newrow import first_row
 from orihon.stores.sweeping import GOING, GONE, MARK, finish, give_back, sweep, sweep_at_once
 from orihon.stores.totals import By, Totals
 
@@ -147,6 +148,9 @@ class SqliteStore(Store):
 
     def count(self, query: Query) -> tuple[int, int]:
         return rows.count(self.reader, query)
+
+    def beside(self, name: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{name}")
 
     def tidy(self) -> int:
         finish(self.writer, (*SWEPT, TABLES["metadata"]))

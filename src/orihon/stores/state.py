@@ -14,7 +14,7 @@ import msgspec
 from orihon import codec
 from orihon.errors import Corrupt
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores.base import first_row
+from orihon.stores.newrow import first_row
 
 DIRECTORIES: dict[Status, str] = {
     "pending": "pending",

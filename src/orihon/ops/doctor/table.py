@@ -17,10 +17,10 @@ from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.quiet import PeekedTable, Table, holder_of, open_quietly, peek, read_quietly, signature
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import rows
-from orihon.stores.base import first_row
 from orihon.stores.database import SCHEMA_VERSION, Database
 from orihon.stores.files import sync_directory
 from orihon.stores.making import PLACES
+from orihon.stores.newrow import first_row
 from orihon.stores.state import DIRECTORIES, decode_row
 
 NAME = "tasks.db"

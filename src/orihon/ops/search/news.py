@@ -9,21 +9,24 @@ from typing import Any
 
 from orihon.ops.search.index import Index
 from orihon.ops.search.place import database_of
+from orihon.stores import is_postgres
 from orihon.stores.base import Store
-from orihon.stores.database import Database
+from orihon.stores.rows import ENDED, Reader
 
 PAGE = 1000
 MARGIN = timedelta(seconds=60)  # by which clocks may differ
 
-_STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0) FROM tasks"  # an index answers it
-_COLUMNS = "uuid, user, task_key, status, created_at"
+# another figure when a task came or went; an index answers it
+_STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0) FROM tasks"
+_STATE_WITHOUT_ROWIDS = "SELECT count(*), sum(('x' || left(md5(uuid), 8))::bit(32)::bigint)::text FROM tasks"
+_COLUMNS = 'uuid, "user", task_key, status, created_at'
 # what ended meanwhile, what runs, and what was touched while it waits: each of them is found through an index
 _CHANGED = f"""
-SELECT rowid, {_COLUMNS} FROM tasks WHERE rowid > ?1 AND rowid IN (
-    SELECT rowid FROM tasks WHERE completed_at >= ?2
-    UNION SELECT rowid FROM tasks WHERE status = 'running'
-    UNION SELECT rowid FROM tasks WHERE status IN ('pending', 'paused') AND updated_at >= ?2
-) ORDER BY rowid LIMIT ?3
+SELECT {_COLUMNS} FROM tasks WHERE uuid > ? AND uuid IN (
+    SELECT uuid FROM tasks WHERE {ENDED} >= ?
+    UNION SELECT uuid FROM tasks WHERE status = 'running'
+    UNION SELECT uuid FROM tasks WHERE status IN ('pending', 'paused') AND updated_at >= ?
+) ORDER BY uuid LIMIT ?
 """  # noqa: S608 - names from above
 _UUIDS = "SELECT uuid FROM tasks WHERE uuid > ? ORDER BY uuid LIMIT ?"
 _NEW = f"INSERT INTO tasks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
@@ -40,17 +43,17 @@ def look(store: Store, index: Index) -> None:
         _look_at_all(store, index)
         return
     began = datetime.now(UTC)
-    (present,) = database.all(_STATE)
+    (present,) = database.all(_STATE_WITHOUT_ROWIDS if is_postgres(store.url) else _STATE)
     state = " ".join(map(str, present))
     if state != index.meta("state"):  # a task came or went; one that was copied here may bring an old date with it
         _compare(database, index)
     ran = [uuid for (uuid,) in index.database.all("SELECT uuid FROM tasks WHERE status = 'running'")]
     for place in range(0, len(ran), PAGE):  # whatever became of them, they may have said something before
         _await(index, _rows(database, ran[place : place + PAGE]))
-    since, last = index.meta("since"), 0
-    while since and (page := database.all(_CHANGED, last, since, PAGE)):
+    since, last = index.meta("since"), ""
+    while since and (page := database.all(_CHANGED, last, since, since, PAGE)):
         last = page[-1][0]
-        _await(index, (row[1:] for row in page))
+        _await(index, page)
     index.note(state=state, since=(began - MARGIN).isoformat(timespec="microseconds")[:-6] + "Z")
 
 
@@ -65,7 +68,7 @@ def _look_at_all(store: Store, index: Index) -> None:
         index.forget(uuid)
 
 
-def _compare(database: Database, index: Index) -> None:
+def _compare(database: Reader, index: Index) -> None:
     """Go through all ids of both in their order: what only the store has is new, what only the index has is gone."""
     theirs, ours = _uuids(database.all), _uuids(index.database.all)
     there, here = next(theirs, None), next(ours, None)
@@ -87,7 +90,7 @@ def _compare(database: Database, index: Index) -> None:
         index.forget(uuid)
 
 
-def _rows(database: Database, uuids: list[str]) -> list[Row]:
+def _rows(database: Reader, uuids: list[str]) -> list[Row]:
     marks = ", ".join("?" * len(uuids))
     return database.all(f"SELECT {_COLUMNS} FROM tasks WHERE uuid IN ({marks})", *uuids)  # noqa: S608
 

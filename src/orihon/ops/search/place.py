@@ -7,25 +7,25 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from orihon.errors import Corrupt
 from orihon.ops.search.index import Index, remove
+from orihon.stores import is_postgres
 from orihon.stores.base import Store
-from orihon.stores.database import Database
 from orihon.stores.jsonl import JsonlStore
+from orihon.stores.rows import Reader
 from orihon.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from orihon.stores.postgres import PostgresStore
 
 T = TypeVar("T")
 
 
 def index_path(store: Store) -> Path | None:
-    """`search.db` in the directory of a store, or beside its file; a store that has no place has no index either."""
-    if isinstance(store, JsonlStore):
-        return store.base / "search.db"
-    if isinstance(store, SqliteStore):
-        return store.path.with_name(f"{store.path.name}.search.db")
-    return None
+    """`search.db` in the directory of a store, beside its file, or with the person; in memory there is none."""
+    return store.beside("search.db")
 
 
 def with_index(store: Store, work: Callable[[Index], T]) -> T:
@@ -48,8 +48,10 @@ def with_index(store: Store, work: Callable[[Index], T]) -> T:
         return work(index)
 
 
-def database_of(store: Store) -> Database | None:
-    """The SQLite file that holds the rows of a store, where there is one."""
+def database_of(store: Store) -> Reader | None:
+    """The database that holds the rows of a store, where there is one."""
     if isinstance(store, JsonlStore):
         return store.database
-    return store.reader if isinstance(store, SqliteStore) else None
+    if isinstance(store, SqliteStore):
+        return store.reader
+    return cast("PostgresStore", store).reader if is_postgres(store.url) else None
