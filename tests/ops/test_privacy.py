@@ -55,6 +55,7 @@ TRIED = {
         (["--key", KEY, "--json", "--store", "{url}"], 0),
         (["--sort", "tokens", "--status", "completed", "--store", "{url}"], 0),
     ],
+    "migrate": ELSEWHERE,
     "monitor": [(["--once", "--store", "{url}"], REFUSED)],
     "pause": [([BOB, "--store", "{url}"], NOT_FOUND), (["--all", "--store", "{url}"], REFUSED)],
     "restore": [
