@@ -32,9 +32,9 @@ from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_fo
 
 log = logging.getLogger("orihon")
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _COUNT = "INTEGER NOT NULL DEFAULT 0"
-ADDED = {  # columns of `tasks` that a file of schema 1 or 2 lacks
+ADDED = {  # columns of `tasks` that an older file lacks
     "handoff": "TEXT",
     "archived": "TEXT NOT NULL DEFAULT ''",
     "message_count": _COUNT,
