@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +17,8 @@ from orihon.keys import TaskKey
 from orihon.ops.access import Desk, Principal
 from orihon.ops.clean import clean
 from orihon.ops.keep import keep
+from orihon.ops.search import index_some
+from orihon.ops.search.place import index_path
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Settings
 from orihon.stores import open_store
@@ -270,3 +274,14 @@ def test_keep_is_a_conflict_for_nobody(desk):
     assert keep(desk, uuid).fence == fence
     with pytest.raises(Conflict):
         desk.store.delete(uuid, fence=fence - 1)
+
+
+@pytest.mark.parametrize("url", STORES[:2])
+def test_what_is_gone_is_not_in_the_index_any_more(url, tmp_path):
+    """Also before anybody searches again."""
+    with open_store(place(url, tmp_path)) as store:
+        gone, stays = aged(store, 100), aged(store, 1)
+        assert index_some(store, 60)
+        clean(Desk(store, Principal("root", admin=True), through="clean"), SETTINGS, now=NOW)
+        with closing(sqlite3.connect(index_path(store))) as index:
+            assert [uuid for (uuid,) in index.execute("SELECT uuid FROM tasks")] == [stays], f"without {gone}"

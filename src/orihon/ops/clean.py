@@ -21,6 +21,7 @@ import msgspec
 
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import Desk
+from orihon.ops.search import purge
 from orihon.ops.tally import Tally
 from orihon.records import Status, TaskRow
 from orihon.settings import Settings
@@ -150,6 +151,8 @@ def clean(
     cleaned.kept, _ = desk.store.count(msgspec.structs.replace(rules.kept(now), user=user))
     if not dry_run:
         desk.store.tidy()
+        if cleaned.deleted or cleaned.reduced:
+            purge(desk.store)  # what is gone is not found any more
         desk.looked("clean", deleted=cleaned.deleted, reduced=cleaned.reduced, compressed=cleaned.compressed)
     cleaned.left = left(desk, user)
     cleaned.seconds = time.monotonic() - began
