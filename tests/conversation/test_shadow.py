@@ -16,6 +16,7 @@ import pytest
 from orihon.conversation.shadow import MAX_FILE_BYTES, Change, Shadow, check_workspace
 from orihon.conversation.shadow.git import OLDEST
 from orihon.conversation.shadow.restoring import Restoring
+from orihon.conversation.shadow.saving import identity
 from orihon.conversation.shadow.turn import turn
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from orihon.testing.faults import Child, in_child
@@ -290,6 +291,18 @@ def test_a_file_that_is_ignored_by_now_is_not_touched(here):
     assert picture(here.files) == before
 
 
+def test_rules_that_hide_themselves_count_for_a_restore(here):
+    """A `.gitignore` that is ignored itself is not seen to come; a restore asks about every file and leaves them."""
+    put(here.files / "secret.env", "1")
+    first = here.shadow.take()
+    put(here.files / ".gitignore", "secret.env\n.gitignore\n")
+    put(here.files / "secret.env", "2")
+    before = picture(here.files)
+    restored = here.shadow.restore(first.commit, hard=True)
+    assert list(reasons(restored.skipped)) == ["secret.env"]
+    assert picture(here.files) == before
+
+
 def test_a_lost_index_does_not_let_ignored_files_in(here):
     """What git remembers of the files can be lost or broken; then all is read again, and the rules still hold."""
     put(here.files / "a", "1")
@@ -305,6 +318,38 @@ def test_a_lost_index_does_not_let_ignored_files_in(here):
     assert here.shadow.text(taken.commit, "ignored later") is None
     index.unlink()
     assert here.shadow.take() == taken.__class__(commit=taken.commit)
+
+
+def test_a_last_checkpoint_that_is_broken_is_no_hindrance(here):
+    """Where its tree is gone, the next one is taken from the files alone; others can be restored."""
+    put(here.files / "a", "1")
+    first = here.shadow.take()
+    put(here.files / "a", "2")
+    here.shadow.take()
+    tree = subprocess.run(
+        ["git", "rev-parse", "HEAD^{tree}"], cwd=here.shadow.repository, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    (here.shadow.repository / "objects" / tree[:2] / tree[2:]).unlink()
+    assert statuses(here.shadow.changes(first.commit)) == {"a": "M"}
+    third = here.shadow.take()
+    assert here.shadow.text(third.commit, "a") == b"2"
+    here.shadow.restore(first.commit)
+    assert (here.files / "a").read_bytes() == b"1"
+
+
+def test_bytes_that_are_lost_are_named(here):
+    """One file that cannot come back does not hold up the others."""
+    put(here.files / "a", "1")
+    put(here.files / "b", "1 too")
+    first = here.shadow.take()
+    put(here.files / "a", "2")
+    put(here.files / "b", "2 too")
+    here.shadow.take()
+    blob = identity(b"1")
+    (here.shadow.repository / "objects" / blob[:2] / blob[2:]).unlink()
+    restored = here.shadow.restore(first.commit)
+    assert reasons(restored.skipped) == {"a": "cannot come back: its bytes are missing from the checkpoint"}
+    assert picture(here.files) == {"a": ("file", b"2"), "b": ("file", b"1 too")}
 
 
 def test_what_was_ignored_then_is_not_removed(here):

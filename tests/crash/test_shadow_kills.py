@@ -11,14 +11,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from orihon.conversation.shadow import Shadow
 from orihon.errors import NotWritten, OrihonError
-from orihon.testing.faults import DEEP, NO_STRACE, Fault, Faults, fast_place, in_child, sampled
+from orihon.testing.faults import DEEP, NO_STRACE, Child, Fault, Faults, fast_place, in_child, sampled
 from worktrees import fingerprint, git, picture, put
 
 LIMIT = 120  # seconds for one process
@@ -33,6 +35,13 @@ code=$?
 test $(wc -l < "{count}") = {after} && kill -9 $PPID
 exit $code
 """
+# A git that is slow to do its work, also when nobody waits for it any more.
+SLOW = """#!/bin/sh
+case "$*" in
+*update-index*) touch "{began}"; sleep 2; {git} "$@"; touch "{ended}" ;;
+*) exec {git} "$@" ;;
+esac
+"""
 # A git that breaks at its n-th system call of one name when it runs one of its commands.
 BREAKING = """#!/bin/sh
 for word; do
@@ -42,17 +51,30 @@ for word; do
 done
 exec {git} "$@"
 """
-# What git does to the disk, by command.
-CALLS = {
+# What git does to the disk, by command; and of it, what a full disk can refuse.
+KILLED = {
     "fast-import": ["write", "rename", "link", "unlink", "openat", "fsync"],
     "update-index": ["write", "rename", "openat"],
     "status": ["write", "rename"],
-    "repack": ["rename", "unlink"],
+    "repack": ["write", "rename", "unlink"],
     "update-ref": ["unlink"],
     "pack-refs": ["rename", "unlink"],
     "prune": ["unlink"],
 }
-SHORT = [("fast-import", "write"), ("fast-import", "rename"), ("update-index", "rename"), ("repack", "unlink")]
+FULL = {
+    "fast-import": ["write", "rename", "link", "mkdir", "fsync"],
+    "update-index": ["write", "rename"],
+    "status": ["write"],
+    "repack": ["write", "rename"],
+    "pack-refs": ["write", "rename"],
+}
+BREAKS = [
+    (command, call, effect)
+    for effect, calls in (("signal=SIGKILL", KILLED), ("error=ENOSPC", FULL))
+    for command in calls
+    for call in calls[command]
+    if DEEP or (command, call) in {("fast-import", "write"), ("fast-import", "rename"), ("update-index", "rename")}
+]
 RUN = "import sys; sys.path[:0] = sys.argv[2:]; import test_shadow_kills as t; t.{work}(t.Path(sys.argv[1]))(print)"
 
 
@@ -192,6 +214,43 @@ def test_killed_at_its_own_calls(whole, how):
             raise
 
 
+def test_half_a_file_is_cleared_away(whole):
+    """What was being written beside its place when the process was killed does not stay in the workspace."""
+    place = whole.copy()
+    first = (place / "first").read_text()
+    with Faults() as faults:
+        shadow_of(place).restore(first)
+    place = whole.copy()
+    calls = list(pairwise(faults.calls))
+    fault = Fault(at=calls.index(("write", "replace")) + 1, how="kill half")
+    assert in_child(lambda _: shadow_of(place).restore(first), fault).signal == signal.SIGKILL
+    assert [path.name for path in (place / "workspace").rglob(".orihon-*")]
+    shadow_of(place).take("whatever comes next")
+    assert not [path.name for path in (place / "workspace").rglob(".orihon-*")]
+    whole.check(place, [])
+
+
+def test_a_command_that_outlives_its_process_is_waited_for(whole):
+    """The lock is free when the last git command has ended, not when whoever started it was killed."""
+    place = whole.copy()
+    began, ended = place / "began", place / "ended"
+    put(place / "tools/git", SLOW.format(git=GIT, began=began, ended=ended), program=True)
+
+    def work(_):
+        os.environ["PATH"] = f"{place / 'tools'}{os.pathsep}{os.environ['PATH']}"
+        shadow_of(place).take("cut off")
+
+    child = Child(work)
+    deadline = time.monotonic() + LIMIT
+    while not began.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.end()
+    assert not ended.exists()
+    shadow_of(place).take("next")
+    assert ended.exists()
+    whole.check(place, [])
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_around_every_git_command(whole, when):
     """The command goes on alone for a moment, and whoever comes next waits for its end."""
@@ -261,16 +320,14 @@ def test_git_is_killed_while_it_makes_the_repository(whole):
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)
-@pytest.mark.parametrize(
-    ("command", "call"), [(name, call) for name in CALLS for call in CALLS[name]] if DEEP else SHORT
-)
-@pytest.mark.parametrize("effect", ["signal=SIGKILL", "error=ENOSPC"])
+@pytest.mark.parametrize(("command", "call", "effect"), BREAKS)
 def test_a_git_command_breaks(whole, command, call, effect):
     """Killed or without space at a system call: an error in our words, or nothing to notice; then all goes on."""
     trace, struck = whole.place / "trace", 0
     run(whole.copy(), BREAKING, command=command, call=call, inject="", trace=trace)
     lines = trace.read_text(errors="replace").splitlines()
-    most = max(Counter(line.split()[0] for line in lines if f" {call}(" in line).values())  # each process counts anew
+    most = max(Counter(line.split()[0] for line in lines if f" {call}(" in line).values(), default=0)  # of a process
+    assert most
     for at in sampled([*range(1, most + 1, -(-most // MANY))], 1):
         place = whole.copy()
         trace.unlink()

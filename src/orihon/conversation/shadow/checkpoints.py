@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from orihon.conversation.shadow.git import EMPTY_TREE, Difference, Git, differences
 from orihon.conversation.shadow.listing import change_index
@@ -19,6 +19,8 @@ from orihon.conversation.shadow.saving import Delta, Import, importing, read
 from orihon.conversation.shadow.values import Change, Status, Taken
 from orihon.conversation.shadow.worktree import WorkTree
 from orihon.errors import Corrupt, NotFound
+
+T = TypeVar("T")
 
 REFS = "refs/checkpoints/"
 LAST, NOW = "refs/heads/last", "refs/heads/now"
@@ -46,6 +48,9 @@ class Checkpoints:
 
     def take(self, label: str, *, thorough: bool = False) -> Taken:
         """The workspace as a checkpoint; the last one again when nothing has changed since."""
+        return self._mended(lambda: self._take(label, thorough=thorough))
+
+    def _take(self, label: str, *, thorough: bool) -> Taken:
         last = self._last()
         with importing(self.git) as into:
             delta = self._read(into, last, thorough=thorough)
@@ -64,6 +69,9 @@ class Checkpoints:
 
     def now(self) -> str:
         """The tree of the workspace as it is; the next checkpoint is still compared with the last one."""
+        return self._mended(self._now)
+
+    def _now(self) -> str:
         last = self._last()
         with importing(self.git) as into:
             delta = self._read(into, last, thorough=False)
@@ -74,12 +82,23 @@ class Checkpoints:
 
     def _read(self, into: Import, last: Checkpoint | None, *, thorough: bool) -> Delta:
         if last is None or last.below != self.git.ground.prefix:
-            self.git.index.unlink(missing_ok=True)  # so that everything is listed
-        try:
-            return read(self.git, self.files, self.apart, into, thorough=thorough)
-        except Corrupt:  # the index cannot be used, or git cannot; we shall see
-            self.git.index.unlink(missing_ok=True)
-            return read(self.git, self.files, self.apart, into, thorough=thorough)
+            self._lose_index()  # so that everything is listed
+        return read(self.git, self.files, self.apart, into, thorough=thorough)
+
+    def _mended(self, work: Callable[[], T]) -> T:
+        """Do it; if git cannot, then without its index; if it still cannot, without a checkpoint to compare with."""
+        for lose in (self._lose_index, self._lose_last):
+            try:
+                return work()
+            except Corrupt:
+                lose()
+        return work()
+
+    def _lose_index(self) -> None:
+        self.git.index.unlink(missing_ok=True)
+
+    def _lose_last(self) -> None:
+        self.git.run("update-ref", "-d", LAST)
 
     def _is(self, last: Checkpoint, delta: Delta) -> bool:
         """Whether a new checkpoint would say the same as the last."""
@@ -95,7 +114,7 @@ class Checkpoints:
         """The newest one; None when there is none, or when a crash took it."""
         found = self._found(LAST)
         if found is None:
-            self.git.run("update-ref", "-d", LAST)
+            self._lose_last()
         return found
 
     def find(self, commit: str) -> Checkpoint:
@@ -107,8 +126,8 @@ class Checkpoints:
 
     def _found(self, name: str) -> Checkpoint | None:
         about, _, text = self.git.run("cat-file", "--batch", given=name.encode() + b"\n").partition(b"\n")
-        commit, kind, *_ = about.decode().split(" ")
-        if kind != "commit":
+        commit, _, kind = about.decode().partition(" ")
+        if not kind.startswith("commit "):
             return None
         header, _, message = text.decode("utf-8", "replace").partition("\n\n")
         tree = header.split()[1]
@@ -144,7 +163,7 @@ class Checkpoints:
         known = [line.split() for line in listed.splitlines()]
         forgotten = [ref for ref, commit in known if commit not in kept or ref == NOW]
         if LAST in forgotten:
-            self.git.index.unlink(missing_ok=True)  # it would keep the newest files
+            self._lose_index()  # it would keep the newest files
         lines = [f"update {REFS}{commit} {commit}\n" for commit in kept] + [f"delete {ref}\n" for ref in forgotten]
         self.git.run("update-ref", "--stdin", given="".join(lines).encode())
         self.git.run("pack-refs", "--all", "--prune")

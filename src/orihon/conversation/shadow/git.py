@@ -42,7 +42,7 @@ _SETTINGS = {
     "core.quotePath": "false",
     "core.bigFileThreshold": "2m",  # the lines of larger files are not compared
     "core.fsync": "all,-index",  # the index can be made again
-    "core.fsyncMethod": "batch",
+    "core.fsyncMethod": "fsync",  # what "batch" cannot move into its place, it loses without a word
     "gc.auto": "0",
     "maintenance.auto": "false",
 }

@@ -17,7 +17,7 @@ from orihon.conversation.shadow.listing import ignored, is_rules
 from orihon.conversation.shadow.saving import identity, is_apart
 from orihon.conversation.shadow.values import Restored, Skipped
 from orihon.conversation.shadow.worktree import MODES, Content, Unsaved
-from orihon.errors import Corrupt, NotWritten
+from orihon.errors import NotWritten
 
 
 def restore(checkpoints: Checkpoints, commit: str, note: Callable[[str], None], *, hard: bool) -> Restored:
@@ -83,7 +83,11 @@ class Restoring:
         with self.checkpoints.git.talk("cat-file", "--batch") as (asked, told):
             for path, one in self.wanted.items():
                 if path not in self.skipped and self._may_be_replaced(one):
-                    self._put(path, Content(one.new_mode, _blob(asked, told, one.new_id)))
+                    data = _blob(asked, told, one.new_id)
+                    if data is None:
+                        self._skip(path, "cannot come back: its bytes are missing from the checkpoint")
+                    else:
+                        self._put(path, Content(one.new_mode, data))
 
     def _may_be_replaced(self, one: Difference) -> bool:
         """Whether what is in its place is saved, and is not what is wanted already."""
@@ -158,11 +162,10 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[:length]) for length in range(1, len(parts))]
 
 
-def _blob(asked: IO[bytes], told: IO[bytes], id: str) -> bytes:
+def _blob(asked: IO[bytes], told: IO[bytes], id: str) -> bytes | None:
+    """The bytes of a file; None when they are not what they were."""
     asked.write(id.encode() + b"\n")
     asked.flush()
-    about = told.readline().split()
-    data = told.read(int(about[2]) + 1)[:-1] if len(about) == 3 else None  # noqa: PLR2004 - id, type, size
-    if data is None or identity(data) != id:
-        raise Corrupt(f"The bytes of {id} are missing from the checkpoints.", hint="Restore another checkpoint.")
-    return data
+    *_, size = told.readline().split() or [b""]
+    data = told.read(int(size) + 1)[:-1] if size.isdigit() else b""
+    return data if identity(data) == id else None
