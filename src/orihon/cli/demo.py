@@ -57,7 +57,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="orihon-demo-") as temporary:
         stage = Stage((keep or Path(temporary)).resolve(), sample.resolve())
         is_well = _play(stage, kill_after)
-        click.echo(_look(stage.folder) if keep else "\n`orihon demo --keep DIRECTORY` leaves the files to look at.")
+        click.echo(_look(stage) if keep else "\n`orihon demo --keep DIRECTORY` leaves the files to look at.")
     context.exit(0 if is_well else FAILED)
 
 
@@ -217,11 +217,16 @@ def _tests(stage: Stage) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _look(folder: Path) -> str:
+def _look(stage: Stage) -> str:
+    with open_engine(stage.store, settings=Settings()) as engine:
+        *_, first = (row.uuid[:8] for row in engine.tasks())
     return (
         "\nHow to look at it:\n"
-        f"  cd {folder}\n"
+        f"  cd {stage.folder}\n"
         "  cat shop/shop/basket.py\n"
+        "  orihon ls --store contexts\n"
+        f"  orihon show {first} --store contexts            # or with --messages, --summaries, --tools, --window\n"
+        "  orihon stats --store contexts\n"
         "  jq -c '{seq, role, tokens, tool_name}' contexts/completed/*/messages.jsonl\n"
         "  jq -r .summary contexts/completed/*/summaries.jsonl\n"
         f"  orihon inherit {KEY} --store contexts\n"
