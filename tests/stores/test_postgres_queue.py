@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 import orihon
-from orihon.agent.queue import Job, claim, enqueue, waiting
+from orihon.agent.queue import Job, claim, enqueue, recover, waiting
+from orihon.ops.search import news
 from orihon.settings import ContextInheritance, PauseResume, Settings
-from orihon.stores import open_store, postgres_queue, rows
+from orihon.stores import open_store, postgres_queue
 from orihon.stores.base import Options, Query
 from orihon.stores.fenced import TABLES
 
@@ -143,6 +144,20 @@ def test_only_the_abandoned_are_looked_at(engine, url):
         assert {row.uuid for row in hasty.queue.abandoned()} == {"alice-0-0", "alice-0-1"}
 
 
+def test_a_worker_that_died_before_it_began(engine, url):
+    """It had the lease, and the task still waits: the next worker gives it free, and takes it."""
+    queued(engine, "alice", 1)
+    program = (
+        f"import os; from orihon.stores import open_store; s = open_store({url!r}); "
+        "s.lease(s.queue.reserve(['alice-0-0'])); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert list(waiting(engine)) == []
+    assert recover(engine) == []
+    assert [row.uuid for row in waiting(engine)] == ["alice-0-0"]
+    assert engine.store.queue.reserve(["alice-0-0"]) == "alice-0-0"
+
+
 # indexes
 
 
@@ -169,8 +184,8 @@ def found_by(query, url):
     """The statements that `find` sends for a query."""
     sent = []
     with open_store(url) as store:
-        list(rows.find(lambda statement, *values: sent.append((statement, values)) or [], query))
-        assert store.url
+        store.reader.all = lambda statement, *values: sent.append((statement, values)) or []
+        list(store.find(query))
     return sent
 
 
@@ -200,9 +215,11 @@ def test_every_question_has_its_index(url):
         Query(key="github/acme/shop/issue/27", status=("completed", "stopped"), completed_from="2026-01-01"),
         Query(linked="github/acme/shop/pull_request/7"),
         Query(created_from="2026-01-27", limit=20),
+        Query(ended_before="2026-01-02"),
     ]
     statements = [sent for query in queries for sent in found_by(query, url)]
     statements += [
+        (news.CHANGED, ("", "2026-03-01", "2026-03-01", 1000)),
         (postgres_queue.WAITING, ()),
         (postgres_queue.ABANDONED, (60, "%x%")),
         (postgres_queue.RESERVE, (30, ["a", "b"], ["a", "b"])),
@@ -212,7 +229,7 @@ def test_every_question_has_its_index(url):
 
     names = {"table": "messages", "number": "seq"}
     statements += [
-        (TAKE, ("o", "u", ["o"], 60)),
+        (TAKE, ("o", "o", "u", ["o"], 60)),
         (TAKEN, ("u", "o")),
         (PAGE.format(first="%s", **names), ("u", 1, 9)),
         (PAGE.format(first=NEWEST.format(**names), **names), ("u", "u", 9, 9)),

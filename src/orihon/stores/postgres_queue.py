@@ -53,9 +53,13 @@ UPDATE tasks SET reserved_until = {LATER} WHERE uuid = (
     AND lease_owner IS NULL AND coalesce(reserved_until, '') < {NOW}
     ORDER BY array_position(%s, uuid) LIMIT 1 FOR UPDATE SKIP LOCKED
 ) RETURNING uuid"""
+# also those whose worker died between the lease and the first step: they wait, and nobody could put them by
 ABANDONED = f"""
 SELECT {rows.SELECTED}, silent FROM (
-    SELECT *, lease_owner IS NULL OR coalesce(heartbeat_at, '') < {AGO} AS silent FROM tasks WHERE status = 'running'
+    SELECT *, lease_owner IS NULL OR coalesce(heartbeat_at, '') < {AGO} AS silent FROM (
+        SELECT * FROM tasks WHERE status = 'running'
+        UNION ALL SELECT * FROM tasks WHERE status IN ('pending', 'paused') AND lease_owner IS NOT NULL
+    ) AS held
 ) AS running WHERE silent OR lease_owner LIKE %s"""
 
 

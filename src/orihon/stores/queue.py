@@ -29,7 +29,7 @@ class Queue:
         return self._of_status("pending")
 
     def abandoned(self) -> Iterator[TaskRow]:
-        """Tasks that run and whose holder may be gone; whoever can take the lease knows."""
+        """Tasks whose holder may be gone, running or about to; whoever can take the lease knows."""
         return self._of_status("running")
 
     def reserve(self, uuids: Sequence[str]) -> str | None:

@@ -21,7 +21,7 @@ _STATE = "SELECT count(*), ifnull(max(rowid), 0), ifnull(sum(rowid), 0) FROM tas
 _STATE_WITHOUT_ROWIDS = "SELECT count(*), sum(('x' || left(md5(uuid), 8))::bit(32)::bigint)::text FROM tasks"
 _COLUMNS = 'uuid, "user", task_key, status, created_at'
 # what ended meanwhile, what runs, and what was touched while it waits: each of them is found through an index
-_CHANGED = f"""
+CHANGED = f"""
 SELECT {_COLUMNS} FROM tasks WHERE uuid > ? AND uuid IN (
     SELECT uuid FROM tasks WHERE {ENDED} >= ?
     UNION SELECT uuid FROM tasks WHERE status = 'running'
@@ -51,7 +51,7 @@ def look(store: Store, index: Index) -> None:
     for place in range(0, len(ran), PAGE):  # whatever became of them, they may have said something before
         _await(index, _rows(database, ran[place : place + PAGE]))
     since, last = index.meta("since"), ""
-    while since and (page := database.all(_CHANGED, last, since, since, PAGE)):
+    while since and (page := database.all(CHANGED, last, since, since, PAGE)):
         last = page[-1][0]
         _await(index, page)
     index.note(state=state, since=(began - MARGIN).isoformat(timespec="microseconds")[:-6] + "Z")
