@@ -44,7 +44,7 @@ TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WH
 TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
 GO, FALL = "DELETE FROM tasks WHERE uuid = ?", "UPDATE tasks SET archived = 'going' WHERE uuid = ?"
 FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AND archived = 'going'"
-# lines first, so that none ever names a blob that is gone
+# blobs behind the lines that name them, so that whoever reads meanwhile misses none
 SWEPT = (*(place for name, place in TABLES.items() if name != "metadata"), ("blobs", "sha256"))
 NO_NUMBER = 2**63 - 1
 BESIDE = ("-wal", "-shm", "-reserve")
