@@ -4,13 +4,16 @@ import json
 
 import pytest
 
-from looks import IDS, KINDS, fill, said, url_of
+import orihon
+from looks import IDS, KINDS, fill, said
 from orihon.errors import UsageError
+from orihon.settings import Settings
+from orihon.task.lifecycle import INTERRUPTED
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path):
-    url = url_of(request.param, tmp_path)
+def url(request, url_at, tmp_path):
+    url = url_at(request.param, tmp_path)
     fill(url)
     return url
 
@@ -30,6 +33,22 @@ def test_filters_and_order(url):
     assert listed(url, "--sort", "tokens", "--limit", "1") == [IDS["done"]]
     assert listed(url, "--sort", "messages", "--limit", "1") == [IDS["done"]]
     assert listed(url, "--kept") == []
+
+
+def test_what_can_be_retried(url):
+    """Of failed tasks those whose worker died too often: `orihon resume` goes on with them, and only with them."""
+    with orihon.open(url, settings=Settings()) as engine:
+        task = engine.start("local/issue/dead", user="alice")
+        task.fail("The worker died 3 times.", reason=INTERRUPTED)
+        paused = engine.start("local/issue/paused", user="alice")
+        paused.pause(INTERRUPTED)
+    assert set(listed(url, "--status", "failed")) == {task.uuid, IDS["failed"]}
+    assert listed(url, "--status", "failed", "--retryable") == listed(url, "--retryable") == [task.uuid]
+    assert listed(url, "--retryable", user="bob") == []
+    said("ls", "--retryable", "--status", "completed", url=url, code=2)
+    with orihon.open(url, settings=Settings()) as engine:
+        engine.resume(task.uuid).complete()
+    assert listed(url, "--retryable") == []
 
 
 def test_pages(url):

@@ -12,9 +12,12 @@ import msgspec
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
 from orihon.cli.people import NONE, duration, language, moment
 from orihon.config import load
+from orihon.errors import UsageError
 from orihon.ops.access import opened_desk
 from orihon.ops.ls import Listed, Page, tasks
+from orihon.records import Status
 from orihon.stores.base import Order, Query
+from orihon.task.lifecycle import INTERRUPTED
 from orihon.terminal import Language, columns, fitted, one_line, padded
 
 HEADS = ("TASK", "STATUS", "KEY", "USER", "WHEN", "DURATION", "CALLS", "TOKENS")
@@ -27,6 +30,7 @@ COLOURS = {"running": "green", "paused": "yellow", "failed": "red", "pending": "
 @click.command()
 @filter_options
 @click.option("--key", metavar="KEY", help="Only tasks on this, such as github/acme/shop/issue/27.")
+@click.option("--retryable", is_flag=True, help="Only failures that `orihon resume` can go on with.")
 @click.option("--kept", is_flag=True, help="Only tasks that are never cleaned.")
 @click.option(
     "--sort", type=click.Choice(get_args(Order)), default="created", show_default=True, help="The most of it first."
@@ -44,6 +48,7 @@ def ls(
     sort: Order,
     limit: int,
     page: int,
+    retryable: bool,
     kept: bool,
     as_json: bool,
     **filters: Any,
@@ -55,10 +60,14 @@ def ls(
     orihon ls --status failed --status stopped --from 2024-01-01
     orihon ls --user alice --sort tokens --limit 5
     orihon ls --key github/acme/shop/issue/27
+    orihon ls --status failed --retryable
     orihon ls --page 2 --json | jq -r '.tasks[].uuid'
     """
+    if retryable:
+        filters["status"] = _failed(filters["status"])
     query = Query(
         key=canonical(key),
+        reason=INTERRUPTED if retryable else None,
         kept=kept or None,
         order=sort,
         limit=limit,
@@ -75,6 +84,12 @@ def ls(
         click.echo(f"More: `orihon ls --page {page + 1}`, with the same options.", err=True)
     elif not found.tasks:
         click.echo("There is no such task." if found.offset == 0 else "There are no more tasks.", err=True)
+
+
+def _failed(status: tuple[Status, ...]) -> tuple[Status, ...]:
+    if set(status) - {"failed"}:
+        raise UsageError("--retryable chooses among failed tasks.", hint="Leave out the other --status.")
+    return ("failed",)
 
 
 def print_tasks(page: Page, lang: Language) -> None:

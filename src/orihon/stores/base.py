@@ -117,6 +117,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     completed_from: str | None = None
     ended_from: str | None = None
     ended_before: str | None = None  # and ended; one that does not say when counts from its beginning
+    reason: str | None = None  # why it paused or ended
     kept: bool | None = None
     archived: tuple[Archived, ...] = ()
     order: Order = "created"  # the newest, the longest, the largest first

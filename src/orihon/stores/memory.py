@@ -173,6 +173,7 @@ def _matches(row: TaskRow, query: Query) -> bool:
             query.ended_before is None
             or (_has_ended(row) and (row.completed_at or row.created_at) < query.ended_before)
         )
+        and (query.reason is None or row.reason == query.reason)
         and (query.kept is None or row.kept == query.kept)
         and (not query.archived or row.archived in query.archived)
     )

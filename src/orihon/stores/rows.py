@@ -193,6 +193,7 @@ def _conditions(database: Reader, query: Query, *, by_figure: bool = False) -> t
         ("completed_at >= ?", query.completed_from),
         (f"{ENDED} >= ?", query.ended_from),
         (f"{ENDED} < ?", query.ended_before),
+        ("reason = ?", query.reason),
         ("kept = ?", query.kept),
         (f"archived IN ({', '.join('?' * len(query.archived))})", query.archived or None),
         (f"{index}status IN ({', '.join('?' * len(query.status))})", query.status or None),
