@@ -39,23 +39,23 @@ from orihon.stores.sources import PlainSource, compress
 from orihon.testing.samples import a_message, a_task
 
 ROOT, ALICE, BOB = Principal("root", admin=True), Principal("alice"), Principal("bob")
-STORES = ["jsonl", "sqlite", "memory"]
-WITH_INDEX = ["jsonl", "sqlite"]
+STORES = ["jsonl", "sqlite", "postgres", "memory"]
+WITH_INDEX = ["jsonl", "sqlite", "postgres"]
 
 
-def opened(kind, place):
-    urls = {"jsonl": str(place / "contexts"), "sqlite": f"sqlite:///{place}/c.db", "memory": "memory:"}
-    return open_store(urls[kind], Options(durability="os"))
+@pytest.fixture
+def opened(url_at):
+    return lambda kind, place: open_store(url_at(kind, place), Options(durability="os"))
 
 
 @pytest.fixture(params=STORES)
-def store(request, tmp_path):
+def store(request, opened, tmp_path):
     with opened(request.param, tmp_path) as made:
         yield made
 
 
 @pytest.fixture(params=WITH_INDEX)
-def lasting(request, tmp_path):
+def lasting(request, opened, tmp_path):
     with opened(request.param, tmp_path) as made:
         yield made
 
@@ -131,6 +131,30 @@ def test_not_found(store, query):
     """All words must occur, and a phrase must stand as it is."""
     task_of(store, SAID)
     assert found(store, query) == []
+
+
+def test_every_store_finds_the_same(opened, tmp_path):
+    """Words, phrases, beginnings, two Japanese letters or one: a database of many machines finds what a file finds."""
+    said = [
+        "設定画面を直す",
+        "画面の設定",
+        "定画",
+        "max_retries = 3",
+        "Retries: MAX",
+        "ｶﾅの設定",
+        "naïve 合計",
+        "合",
+        "計",
+    ]
+    queries = ["設定", "画面", "定画", "設", "合計", "カナ", "max retries", '"max retries"', "retr*", "naive", "面を"]
+    answers = {}
+    for kind in ("sqlite", "postgres"):
+        with opened(kind, tmp_path) as store:
+            for number, text in enumerate(said, 1):
+                task_of(store, text, number=number)
+            answers[kind] = [{one.task_key for one in found(store, query, limit=50)} for query in queries]
+    assert answers["postgres"] == answers["sqlite"]
+    assert all(answers["sqlite"])
 
 
 def test_everything_is_searched(store):
@@ -247,7 +271,7 @@ def test_made_again_under_the_same_id(lasting):
     assert uuids(lasting, "zebra") == set()
 
 
-def test_copied_tasks_are_found(tmp_path, lasting):
+def test_copied_tasks_are_found(opened, tmp_path, lasting):
     """A task that came from another store, with the dates of long ago, is new here."""
     task_of(lasting, "wombat")
     found(lasting, "wombat")
@@ -258,7 +282,7 @@ def test_copied_tasks_are_found(tmp_path, lasting):
     assert uuids(lasting, "zebra") == {uuid}
 
 
-def test_archives_are_read(tmp_path):
+def test_archives_are_read(opened, tmp_path):
     """A compressed task is searched like any other."""
     with opened("jsonl", tmp_path) as store:
         uuid = task_of(store, "zebra 縞馬")
@@ -356,7 +380,7 @@ def test_idle_does_nothing_in_memory():
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_nothing_of_others_can_be_learned(tmp_path, kind):
+def test_nothing_of_others_can_be_learned(opened, tmp_path, kind):
     """Alice gets the same answer, to the last figure, whether Bob has a thousand matching tasks or none."""
     answers = []
     for number in (0, 1):
@@ -377,7 +401,7 @@ def test_nothing_of_others_can_be_learned(tmp_path, kind):
     assert with_bob
 
 
-def test_each_search_is_written_down(tmp_path):
+def test_each_search_is_written_down(opened, tmp_path):
     """Who looked for what."""
     with opened("jsonl", tmp_path) as store:
         found(store, "zebra", ALICE)
@@ -441,7 +465,7 @@ print(task.uuid, round(worst * 1000, 1))
 
 
 @pytest.mark.parametrize("kind", WITH_INDEX)
-def test_while_eight_write(tmp_path, kind):
+def test_while_eight_write(opened, tmp_path, kind):
     """Eight processes append while others search: nothing is lost, and in the end everything is found."""
     with opened(kind, tmp_path) as store:
         command = [sys.executable, "-c", WRITER, store.url, "60"]
@@ -475,7 +499,7 @@ with open_store(sys.argv[1]) as store:
 
 
 @pytest.mark.parametrize("kind", WITH_INDEX)
-def test_a_searcher_who_stops_stops_nobody(tmp_path, kind):
+def test_a_searcher_who_stops_stops_nobody(opened, tmp_path, kind):
     """Whatever he was doing when he was stopped, reading or filling, an append does not wait for him."""
     with opened(kind, tmp_path) as store:
         for number in range(20):
@@ -504,7 +528,7 @@ def test_texts_are_packed(lasting):
     assert zlib.decompress(text).decode().startswith("zebra [")
 
 
-def test_the_command(tmp_path, monkeypatch):
+def test_the_command(opened, tmp_path, monkeypatch):
     """What people type, and what programs read."""
     with opened("jsonl", tmp_path) as store:
         uuid = task_of(store, "The zebra was 圧縮.", user="alice")
