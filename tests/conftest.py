@@ -44,10 +44,11 @@ def postgres_url():
 
 
 @pytest.fixture
-def postgres(postgres_url):
+def postgres(postgres_url, tmp_path, monkeypatch):
     """A function from a place to the URL of a database that is empty when the place is first named."""
     from orihon.testing.postgres import schema  # noqa: PLC0415
 
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))  # where the index of such a store lies
     with ExitStack() as stack:
         urls = {}
 

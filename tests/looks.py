@@ -15,7 +15,7 @@ IDS = {
     "bob": "550e8411-0000-4000-8000-00000000000b",
 }
 SECRET = "the-quarterly-figures-of-bob"
-KINDS = ["jsonl", "sqlite"]
+KINDS = ["jsonl", "sqlite", "postgres"]
 
 
 def url_of(kind, place):

@@ -8,8 +8,8 @@ from looks import IDS, KINDS, fill, said, url_of
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path):
-    url = url_of(request.param, tmp_path)
+def url(request, url_at, tmp_path):
+    url = url_at(request.param, tmp_path)
     fill(url)
     return url
 

@@ -29,14 +29,14 @@ from orihon.testing.faults import Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.samples import a_message, one_of_each
 from runs import a_run
 
-STORES = ["contexts", "sqlite:///contexts.db", "memory:"]
+STORES = ["jsonl", "sqlite", "postgres", "memory"]
 NOW = datetime(2024, 6, 1, 3, tzinfo=UTC)
 ROOT = Principal("root", admin=True)
 
 
 @pytest.fixture(params=STORES)
-def desk(request, tmp_path):
-    with open_store(request.param.replace("contexts", str(tmp_path / "contexts"))) as store:
+def desk(request, url_at, tmp_path):
+    with open_store(url_at(request.param, tmp_path)) as store:
         yield Desk(store, ROOT, through="backup")
 
 

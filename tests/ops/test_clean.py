@@ -28,20 +28,16 @@ from runs import KEY, a_run
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 SETTINGS = Settings()
-STORES = ["contexts", "sqlite:///contexts.db", "memory:"]
+STORES = ["jsonl", "sqlite", "postgres", "memory"]
 
 
 def ago(days):
     return (NOW - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def place(url, tmp_path):
-    return url.replace("contexts", str(tmp_path / "contexts"))
-
-
 @pytest.fixture(params=STORES)
-def desk(request, tmp_path):
-    with open_store(place(request.param, tmp_path)) as store:
+def desk(request, url_at, tmp_path):
+    with open_store(url_at(request.param, tmp_path)) as store:
         yield Desk(store, Principal("root", admin=True), through="clean")
 
 
@@ -243,12 +239,13 @@ def orihon(tmp_path, *arguments, **env):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("url", STORES[:2])
-def test_the_commands(tmp_path, url):
+@pytest.mark.parametrize("kind", STORES[:3])
+def test_the_commands(url_at, tmp_path, kind):
     """In a real process: a dry run changes nothing, a clean says what it did, a kept task stays."""
-    with open_store(place(url, tmp_path)) as store:
+    url = url_at(kind, tmp_path)
+    with open_store(url) as store:
         kept, old = (a_run(store, at="2020-01-01T00:00:00.000000Z", records=[a_message("x" * 9000)]) for _ in range(2))
-    at = ("--store", place(url, tmp_path))
+    at = ("--store", url)
     shown = orihon(tmp_path, "keep", kept[:8], *at)
     assert (shown.returncode, shown.stdout) == (0, f"{kept} is kept.\n")
     dry = orihon(tmp_path, "clean", "--dry-run", *at)
@@ -258,7 +255,7 @@ def test_the_commands(tmp_path, url):
     done = json.loads(orihon(tmp_path, "clean", "--json", *at).stdout)
     assert (done["deleted"], done["kept"], done["left"]["completed"], done["failures"]) == (1, 1, 1, [])
     assert done["freed_bytes"] > 0
-    with open_store(place(url, tmp_path)) as store:
+    with open_store(url) as store:
         assert there(store, kept) == "whole"
         assert there(store, old) == "nothing"
     assert json.loads(orihon(tmp_path, "unkeep", kept, "--json", *at).stdout) == {"uuid": kept, "kept": False}
@@ -276,10 +273,10 @@ def test_keep_is_a_conflict_for_nobody(desk):
         desk.store.delete(uuid, fence=fence - 1)
 
 
-@pytest.mark.parametrize("url", STORES[:2])
-def test_what_is_gone_is_not_in_the_index_any_more(url, tmp_path):
+@pytest.mark.parametrize("kind", STORES[:3])
+def test_what_is_gone_is_not_in_the_index_any_more(kind, url_at, tmp_path):
     """Also before anybody searches again."""
-    with open_store(place(url, tmp_path)) as store:
+    with open_store(url_at(kind, tmp_path)) as store:
         gone, stays = aged(store, 100), aged(store, 1)
         assert index_some(store, 60)
         clean(Desk(store, Principal("root", admin=True), through="clean"), SETTINGS, now=NOW)

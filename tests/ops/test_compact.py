@@ -18,9 +18,9 @@ from orihon.stores import open_store
 KEY = TaskKey.parse("github/acme/shop/issue/27")
 
 
-@pytest.fixture(params=["contexts", "sqlite:///contexts.db", "memory:"])
-def desk(request, tmp_path):
-    with open_store(request.param.replace("contexts", str(tmp_path / "contexts"))) as store:
+@pytest.fixture(params=["jsonl", "sqlite", "postgres", "memory"])
+def desk(request, url_at, tmp_path):
+    with open_store(url_at(request.param, tmp_path)) as store:
         yield Desk(store, Principal("root", admin=True), through="compact")
 
 

@@ -30,10 +30,9 @@ from sessions import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root", admin=True)
 
 
-@pytest.fixture(params=["jsonl", "sqlite", "memory"])
-def store(request, tmp_path):
-    url = {"jsonl": str(tmp_path / "contexts"), "sqlite": f"sqlite:///{tmp_path}/c.db", "memory": "memory:"}
-    with open_store(url[request.param]) as opened:
+@pytest.fixture(params=["jsonl", "sqlite", "postgres", "memory"])
+def store(request, url_at, tmp_path):
+    with open_store(url_at(request.param, tmp_path)) as opened:
         yield opened
 
 

@@ -25,7 +25,7 @@ from orihon.stores import open_store
 from orihon.testing.faults import in_child
 from runs import a_run
 
-STORES = ["contexts", "sqlite:///contexts.db", "memory:"]
+STORES = ["jsonl", "sqlite", "postgres", "memory"]
 KEY = TaskKey.parse("github/acme/shop/issue/8")
 
 
@@ -34,8 +34,8 @@ def settings(**limits):
 
 
 @pytest.fixture(params=STORES)
-def desk(request, tmp_path):
-    with open_store(request.param.replace("contexts", str(tmp_path / "contexts"))) as store:
+def desk(request, url_at, tmp_path):
+    with open_store(url_at(request.param, tmp_path)) as store:
         yield Desk(store, Principal("root", admin=True), through="monitor")
 
 
@@ -85,10 +85,10 @@ def test_the_disk(tmp_path):
         assert (report.level, report.exit_code, levels(report)) == ("critical", 2, {"disk": "critical"})
 
 
-@pytest.mark.parametrize("kind", STORES[:2])
-def test_what_died_is_settled(tmp_path, kind):
+@pytest.mark.parametrize("kind", STORES[:3])
+def test_what_died_is_settled(url_at, tmp_path, kind):
     """A task whose process was killed has failed with a summary; a queued one waits again, three times at most."""
-    url = kind.replace("contexts", str(tmp_path / "contexts"))
+    url = url_at(kind, tmp_path)
     with open_store(url) as store:
         queued = enqueue(Orihon(store, Settings()), KEY, Job(request="do it"))
 

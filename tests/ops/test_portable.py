@@ -22,13 +22,16 @@ from orihon.stores.base import Options
 from orihon.testing.samples import a_message, a_task, one_of_each
 
 KINDS = (Metadata, Message, Summary, ToolCall, Event, Fold, PlanEntry)
-STORES = ["jsonl", "memory", "sqlite"]
+STORES = ["jsonl", "memory", "sqlite", "postgres"]
 
 
-def opened(kind, place):
-    place.mkdir(exist_ok=True)
-    url = {"memory": "memory:", "jsonl": str(place / "contexts"), "sqlite": f"sqlite:///{place}/contexts.db"}[kind]
-    return open_store(url, Options(durability="os"))
+@pytest.fixture
+def opened(url_at):
+    def opened(kind, place):
+        place.mkdir(exist_ok=True)
+        return open_store(url_at(kind, place), Options(durability="os"))
+
+    return opened
 
 
 def fill(store, *, status="completed", **task):
@@ -58,7 +61,7 @@ def everything(store, uuid):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_out_and_in_again(tmp_path, kind, monkeypatch):
+def test_out_and_in_again(opened, tmp_path, kind, monkeypatch):
     """What comes in is what went out: numbers, gaps, times, unknown fields, blobs and row; twice is as good as once."""
     monkeypatch.setattr(portablefile, "PIECE_BYTES", 100_000)
     path = tmp_path / "task.orihon"
@@ -78,7 +81,7 @@ def test_out_and_in_again(tmp_path, kind, monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "then"), [("running", "paused"), ("paused", "paused"), ("failed", "failed")])
-def test_what_runs_there_does_not_run_here(tmp_path, status, then):
+def test_what_runs_there_does_not_run_here(opened, tmp_path, status, then):
     """A task that was running elsewhere has no holder here, so it is paused."""
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("memory", tmp_path) as target:
@@ -89,7 +92,7 @@ def test_what_runs_there_does_not_run_here(tmp_path, status, then):
         assert (row.status, row.lease_owner) == (then, None)
 
 
-def test_another_name(tmp_path):
+def test_another_name(opened, tmp_path):
     """A task can be taken in under another id and for another user; its plan goes with it."""
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("jsonl", tmp_path / "b") as target:
@@ -103,7 +106,7 @@ def test_another_name(tmp_path):
         assert [entry.task_uuid for entry in target.read("another", PlanEntry)] == ["another"]
 
 
-def test_a_broken_task_is_not_exported(tmp_path):
+def test_a_broken_task_is_not_exported(opened, tmp_path):
     """A task that cannot be read whole gives no file, and the file of yesterday stays."""
     path = tmp_path / "task.orihon"
     path.write_text("yesterday")
@@ -117,7 +120,7 @@ def test_a_broken_task_is_not_exported(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "task.orihon"]
 
 
-def test_a_different_task_of_that_id_is_left_alone(tmp_path):
+def test_a_different_task_of_that_id_is_left_alone(opened, tmp_path):
     """A file does not overwrite what is there."""
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("memory", tmp_path) as target:
@@ -132,7 +135,7 @@ def test_a_different_task_of_that_id_is_left_alone(tmp_path):
 def made(tmp_path, change=lambda lines: lines, *, seal=True):
     """A portable file whose lines were changed by somebody, who knows how to make a checksum."""
     path = tmp_path / "task.orihon"
-    with opened("memory", tmp_path) as store:
+    with open_store("memory:") as store:
         write_portable(store, fill(store), path)
     *lines, end = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     lines = change(lines)
@@ -175,7 +178,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_files(tmp_path, what):
+def test_hostile_files(opened, tmp_path, what):
     """Whatever somebody wrote into it, he gets a sentence, and nothing is left in the store."""
     change, error, words = HOSTILE[what]
     path = made(tmp_path, change)
@@ -228,7 +231,7 @@ def test_a_bomb(tmp_path, monkeypatch):
         read_portable(path)
 
 
-def test_a_link_is_not_followed_when_writing(tmp_path):
+def test_a_link_is_not_followed_when_writing(opened, tmp_path):
     """A link that lies where the file goes is replaced, not followed."""
     target, path = tmp_path / "precious", tmp_path / "task.orihon"
     target.write_text("precious")

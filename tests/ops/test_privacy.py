@@ -9,7 +9,7 @@ import re
 import pytest
 
 import orihon
-from looks import IDS, KINDS, SECRET, fill, said, url_of
+from looks import IDS, KINDS, SECRET, fill, said
 from orihon.cli import COMMANDS
 from orihon.conversation import book
 from orihon.errors import NotFound, UsageError
@@ -55,7 +55,7 @@ TRIED = {
         (["--key", KEY, "--json", "--store", "{url}"], 0),
         (["--sort", "tokens", "--status", "completed", "--store", "{url}"], 0),
     ],
-    "migrate": ELSEWHERE,
+    "migrate": [(["{url}", "--role", "alice", "--user", "bob"], REFUSED)],
     "monitor": [(["--once", "--store", "{url}"], REFUSED)],
     "pause": [([BOB, "--store", "{url}"], NOT_FOUND), (["--all", "--store", "{url}"], REFUSED)],
     "restore": [
@@ -96,8 +96,8 @@ CASES = [(name, *case) for name, cases in TRIED.items() for case in cases or ()]
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path, monkeypatch):
-    url = url_of(request.param, tmp_path)
+def url(request, url_at, tmp_path, monkeypatch):
+    url = url_at(request.param, tmp_path)
     fill(url)
     with orihon.open(url, settings=Settings()) as engine:
         conversation = book.start(engine, tmp_path, name="figures", user="bob")

@@ -18,8 +18,8 @@ DONE = IDS["done"]
 
 
 @pytest.fixture(params=[*KINDS, "packed"])
-def url(request, tmp_path):
-    url = url_of("jsonl" if request.param == "packed" else request.param, tmp_path)
+def url(request, url_at, tmp_path):
+    url = url_at("jsonl" if request.param == "packed" else request.param, tmp_path)
     fill(url)
     if request.param == "packed":
         pack(tmp_path)
@@ -132,9 +132,9 @@ def a_follower(url, uuid):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_follow(kind, tmp_path):
+def test_follow(kind, url_at, tmp_path):
     """New messages are shown while a task runs, by somebody without a lease, until it has ended."""
-    url = url_of(kind, tmp_path)
+    url = url_at(kind, tmp_path)
     with orihon.open(url, settings=Settings()) as engine:
         task = engine.start("local/issue/live", user="alice")
         task.add("user", "first")

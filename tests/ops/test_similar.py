@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from looks import KINDS, said, url_of
+from looks import KINDS, said
 from orihon.stores import open_store
 from runs import a_run
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path):
-    return url_of(request.param, tmp_path)
+def url(request, url_at, tmp_path):
+    return url_at(request.param, tmp_path)
 
 
 def test_the_most_alike_come_first(url):

@@ -15,8 +15,8 @@ from orihon.stores.base import Query
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path):
-    url = url_of(request.param, tmp_path)
+def url(request, url_at, tmp_path):
+    url = url_at(request.param, tmp_path)
     fill(url)
     return url
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import orihon
-from looks import KINDS, said, url_of
+from looks import KINDS, said
 from orihon.agent.checks import stop_file, stop_file_check
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import StopAsked
@@ -14,9 +14,9 @@ from orihon.testing import ScriptedModel
 
 
 @pytest.fixture(params=KINDS)
-def url(request, tmp_path, monkeypatch):
+def url(request, url_at, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return url_of(request.param, tmp_path)
+    return url_at(request.param, tmp_path)
 
 
 def test_what_waits_or_is_paused_is_stopped_at_once(url):

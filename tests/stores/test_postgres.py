@@ -201,6 +201,28 @@ def test_older_and_newer_tables_are_refused(url, monkeypatch):
         bring_up_to_date(url)
 
 
+def test_tasks_of_the_first_version_stay(url, admin, monkeypatch):
+    """A database that was made before rows counted anything is brought up to date, with what is in it."""
+    known = migrations.migrations()
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "migrations", lambda: known[:3])
+        bring_up_to_date(url)
+    admin.execute(
+        "INSERT INTO tasks (uuid, task_source, owner, repo, task_type, task_id, status, created_at, started_at, "
+        "task_key, completed_at) VALUES ('t1', 'local', '', '', 'issue', 'x', 'completed', "
+        "'2024-01-01T00:00:00.000000Z', '2024-01-01T00:00:00.000000Z', 'local/issue/x', '2024-01-01T00:01:30.500000Z')"
+    )
+    assert "orihon migrate" in refusal(url, SchemaMismatch).hint
+    assert len(bring_up_to_date(url).applied) == len(known) - 3
+    with open_store(url) as store:
+        row = store.row("t1")
+        assert (row.archived, row.message_count, row.packed_bytes) == ("", 0, None)
+        assert store.totals(Query(), "status")["completed"].seconds == 90.5
+        admin.execute("UPDATE tasks SET started_at = 'by hand'")
+        assert store.totals(Query(), "status")["completed"].timed == 0
+        assert store.count(Query(ended_before="2024-01-02")) == (1, 0)
+
+
 def test_a_migration_that_fails_leaves_nothing(url, admin, monkeypatch):
     """It and its record are one transaction."""
     open_store(url).close()

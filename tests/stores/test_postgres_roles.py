@@ -9,7 +9,10 @@ import pytest
 from psycopg import sql
 
 from orihon.errors import NotFound, OrihonError, StoreUnavailable, UsageError
+from orihon.ops.access import opened_desk
+from orihon.ops.audit import Filter, looks
 from orihon.records import Message
+from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.stores.migrations import bring_up_to_date
 from orihon.testing.contract import a_message, a_task, one_of_each
@@ -57,7 +60,7 @@ def filled(url, roles):
 def tables(url):
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        return sorted(name for (name,) in found if name != "orihon_migrations")
+        return sorted(name for (name,) in found if name not in {"orihon_migrations", "audit"})
 
 
 def test_no_table_shows_what_is_not_ones_own(url, roles, filled):
@@ -119,6 +122,19 @@ def test_a_worker_works_on_all(url, roles, filled):
         store.delete(task.uuid)
     with psycopg.connect(as_role(url, roles[2])) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("DROP TABLE tasks")
+
+
+def test_the_audit_can_be_added_to_and_not_read(url, roles, filled):
+    """Everybody's looks are written down; neither a reader nor a worker learns of those of others or takes one back."""
+    for role in roles:
+        with opened_desk(Settings(), as_role(url, role), through="show") as desk:
+            desk.reader(next(desk.rows()).uuid)
+        with psycopg.connect(as_role(url, role), autocommit=True) as connection:
+            for statement in ("SELECT * FROM audit", "UPDATE audit SET line = ''", "DELETE FROM audit"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement)
+    with opened_desk(Settings(), url, through="audit") as desk:
+        assert [look.uuid for look in looks(desk.audit, Filter(), 10)][:2] == filled[:2]
 
 
 def test_rights_are_replaced(url, roles, filled):

@@ -3,15 +3,16 @@
 import random
 import sqlite3
 import uuid as uuids
+from typing import get_args
 
 import msgspec
 import pytest
 
 from orihon.stores import open_store, recovery
-from orihon.stores.base import Query
+from orihon.stores.base import Order, Query
 from orihon.stores.database import SCHEMA_VERSION
 from orihon.stores.newrow import first_row
-from orihon.stores.rows import COLUMNS, insert
+from orihon.stores.rows import COLUMNS, SELECTED, insert
 from orihon.stores.totals import summed
 from orihon.testing.samples import a_message, a_task
 
@@ -52,6 +53,19 @@ def check(store):
                            round(sums.seconds, 2)) for name, sums in fast.items()} == {
                     name: (sums.tasks, sums.tokens, sums.size_bytes, sums.packed_bytes, sums.messages, sums.timed,
                            round(sums.seconds, 2)) for name, sums in slow.items()}  # fmt: skip
+
+
+def test_postgres_adds_up_the_same(postgres, tmp_path):
+    """One text of SQL sums up the rows there and in a file."""
+    chance = random.Random(5)
+    with open_store(postgres(tmp_path)) as store:
+        marks = ", ".join(["%s"] * len(COLUMNS))
+        for row in (a_row(chance) for _ in range(80)):
+            values = [getattr(row, name) for name in COLUMNS]
+            store.server.change(f"INSERT INTO tasks ({SELECTED}) VALUES ({marks}) RETURNING uuid", *values)  # noqa: S608
+        check(store)
+        for order in get_args(Order):
+            assert len(list(store.find(Query(order=order)))) == 80
 
 
 def test_sums_are_right_whoever_writes_the_rows(url):

@@ -7,6 +7,7 @@ import msgspec
 
 from orihon.config import load
 from orihon.errors import UsageError
+from orihon.ops.access import require_admin
 from orihon.stores import is_postgres, need_psycopg
 
 
@@ -32,7 +33,9 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
     orihon migrate postgresql://orihon@db.example.com/orihon --role worker
     orihon migrate postgresql://orihon@db.example.com/orihon --role alice_pages --user alice
     """
-    place = url or load().store_url
+    settings = load()
+    require_admin(settings, "migrate a store")
+    place = url or settings.store_url
     if not is_postgres(place):
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
     if user is not None and role is None:
