@@ -141,6 +141,9 @@ def _saver(url: str) -> None:
             }  # fmt: skip
             config = saver.put(config, checkpoint, {}, {"messages": number + 1})
         rate = count / (time.perf_counter() - began)
+        kept = saver.get_tuple(config)
+        if kept is None or kept.checkpoint["channel_values"]["messages"] != said:
+            raise SystemExit("LangGraph's saver does not give back what it was given.")
         print(f"| LangGraph's PostgreSQL saver, {count} messages | {rate:,.0f} |")
 
 
