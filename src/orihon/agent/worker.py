@@ -96,6 +96,7 @@ class Worker:
         for uuid, child in list(self.children.items()):
             if child.poll() is not None:
                 del self.children[uuid]
+                self.engine.store.queue.release(uuid)
                 self._wait_a_little(uuid)
                 late = child.returncode == TAKEN
                 self._spread = min(MOST_SPREAD, self._spread * 4) if late else max(1, self._spread - 1)

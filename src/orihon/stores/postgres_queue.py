@@ -53,6 +53,7 @@ UPDATE tasks SET reserved_until = {LATER} WHERE uuid = (
     AND lease_owner IS NULL AND coalesce(reserved_until, '') < {NOW}
     ORDER BY array_position(%s, uuid) LIMIT 1 FOR UPDATE SKIP LOCKED
 ) RETURNING uuid"""
+RELEASE = "UPDATE tasks SET reserved_until = NULL WHERE uuid = %s AND lease_owner IS NULL RETURNING uuid"
 # also those whose worker died between the lease and the first step: they wait, and nobody could put them by
 ABANDONED = f"""
 SELECT {rows.SELECTED}, silent FROM (
@@ -89,6 +90,9 @@ class PostgresQueue(Queue):
     def reserve(self, uuids: Sequence[str]) -> str | None:
         found = self.store.server.change(RESERVE, RESERVED_SECONDS, list(uuids), list(uuids))
         return found[0][0] if found else None
+
+    def release(self, uuid: str) -> None:
+        self.store.server.change(RELEASE, uuid)
 
     def wait(self, seconds: float) -> bool:
         """Where it cannot be listened to (behind pgbouncer, or while the server is away), time passes instead."""

@@ -36,6 +36,9 @@ class Queue:
         """Put the first of these by that nobody else has; None if there is none."""
         return next(iter(uuids), None)
 
+    def release(self, uuid: str) -> None:
+        """No longer put it by: whoever was to begin it has ended."""
+
     def wait(self, seconds: float) -> bool:
         """Wait until something is put into the queue, or for some time; whether something was."""
         time.sleep(seconds)
