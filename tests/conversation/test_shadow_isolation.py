@@ -362,7 +362,7 @@ def test_a_forged_checkpoint_cannot_reach_outside(here):
     tree = run("hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=outer)
     commit = run("commit-tree", tree, given=b'forged\n\nbelow: "../"\n')
     own = fingerprint(here.files / ".git")
-    for forged in (commit, run("commit-tree", tree, given=b"forged\n")):
+    for forged in (commit, run("commit-tree", tree, given=b"forged\n\nskipped: no JSON\nbelow: 7\nskipped: []\n")):
         here.shadow.restore(forged, hard=True)
         assert fingerprint(here.files / ".git") == own
         assert not (here.place / "hooks").exists()

@@ -181,4 +181,9 @@ def _message(label: str, below: str, skipped: Iterable[str]) -> bytes:
 
 def _values(message: str, name: str) -> list[str]:
     _, _, listed = message.partition("\n\n")  # after the title, which may hold anything
-    return [json.loads(line.removeprefix(name)) for line in listed.split("\n") if line.startswith(name)]
+    found = []
+    for line in listed.split("\n"):
+        if line.startswith(name):
+            with suppress(ValueError):  # only somebody else can have written what is no JSON
+                found.append(str(json.loads(line.removeprefix(name))))
+    return found

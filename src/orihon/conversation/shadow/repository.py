@@ -24,7 +24,7 @@ from orihon.stores.files import directory_handle, disk_errors, exists, make_dire
 
 MAX_FILE_BYTES = 10_000_000
 MAX_DIFF_BYTES = 100_000
-_LEFT = ("fast_import_crash_*", "refs/*/*.lock", "objects/pack/tmp_*", "objects/??/tmp_*")
+_LEFT = ("*.lock", "fast_import_crash_*", "refs/*/*.lock", "objects/pack/tmp_*", "objects/??/tmp_*")
 _ATTRIBUTES = b"* -text !crlf !eol !ident !filter !working-tree-encoding !diff !merge !whitespace\n"
 _SPECIAL = re.compile(r"([\\*?\[\]! #])")
 
@@ -126,7 +126,7 @@ class Shadow:
         if ground.prefix and git.ask("check-ignore", "--no-index", "."):
             git.ground = Ground(self.workspace)  # who works in an ignored directory wants its files saved
         _leave_out(git, self._apart)
-        for place in [*self.repository.glob("index*"), *self.repository.glob("*.lock")]:
+        for place in self.repository.glob("index*"):
             if place != git.index:
                 place.unlink(missing_ok=True)
         return git
