@@ -32,7 +32,7 @@ test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, aga
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 test-deep: $(VENV)/.dev $(VENV)/.package ## the sweeps and property tests in full, which take longer
-	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) $(or $(ARGS),tests/crash tests/task/test_resume_property.py tests/unit/test_wire.py tests/unit/test_window.py)
+	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) $(or $(ARGS),tests/crash tests/conversation/test_shadow_property.py tests/task/test_resume_property.py tests/unit/test_wire.py tests/unit/test_window.py)
 
 golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario, and what docs/operations.md prints
 	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py tests/e2e/test_operations_page.py

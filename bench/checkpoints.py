@@ -16,6 +16,7 @@ from orihon.conversation.shadow import Shadow
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
 TIMES = int(os.environ.get("BENCH_CHECKPOINTS", "60"))
 IN_A_DIRECTORY = 50
+CHANCE = random.Random(1)  # noqa: S311 - a benchmark has no secrets
 WORDS = Path(__file__).read_text(encoding="utf-8").split()
 
 
@@ -30,32 +31,31 @@ def main() -> None:
 
 def _workspace(root: Path) -> list[Path]:
     """Files of some 4 kB in directories of directories, and a few rules."""
-    chance = random.Random(1)  # noqa: S311 - a benchmark has no secrets
     files = []
     for number in range(FILES):
         directory = root / f"package{number // 1000}" / f"part{number // IN_A_DIRECTORY}"
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"module{number}.py")
-        files[-1].write_text(_text(chance), encoding="utf-8")
+        files[-1].write_text(_text(), encoding="utf-8")
     (root / ".gitignore").write_text("*.pyc\n__pycache__/\nbuild/\n/dist\n*.log\n", encoding="utf-8")
     return files
 
 
-def _text(chance: random.Random) -> str:
-    return "\n".join(" ".join(chance.choices(WORDS, k=10)) for _ in range(60))
+def _text() -> str:
+    return "\n".join(" ".join(CHANCE.choices(WORDS, k=10)) for _ in range(60))
 
 
 def _time(place: Path, files: list[Path]) -> None:
     shadow = Shadow(place / "shadow", place / "workspace")
     began = time.perf_counter()
-    first = shadow.take("first")
+    shadow.take("first")
     seconds = time.perf_counter() - began
     shadow.take("second")  # which reads the files once more, and from then on knows their times
     table = {
         "one file changed": _timed(lambda: shadow.take("one"), files, 1),
         "ten files changed": _timed(lambda: shadow.take("ten"), files, 10),
         "nothing changed": _timed(lambda: shadow.take("none"), files, 0),
-        "restore, one file changed": _timed(lambda: shadow.restore(first.commit), files, 1, times=TIMES // 4),
+        "restore, one file changed": _timed(_back(shadow), files, 1, times=TIMES // 2),
         "`git add -A` and `git commit`, one file changed": _timed(_plain(place), files, 1),
     }
     print(f"A workspace of {FILES:,} files, {_size(place / 'workspace') / 1e6:.0f} MB. ", end="")
@@ -66,13 +66,18 @@ def _time(place: Path, files: list[Path]) -> None:
         print(f"| {name} | {cuts[9] * 1000:.0f} | {cuts[18] * 1000:.0f} | {statistics.median(cpu) * 1000:.0f} |")
 
 
+def _back(shadow: Shadow) -> Callable[[], object]:
+    taken = shadow.take("to go back to")
+    return lambda: shadow.restore(taken.commit)
+
+
 def _timed(
     work: Callable[[], object], files: list[Path], changed: int, times: int = TIMES
 ) -> tuple[list[float], list[float]]:
-    chance, wall, cpu = random.Random(2), [], []  # noqa: S311
+    wall, cpu = [], []
     for _ in range(times):
-        for path in chance.sample(files, changed):
-            path.write_text(_text(chance), encoding="utf-8")
+        for path in CHANCE.sample(files, changed):
+            path.write_text(_text(), encoding="utf-8")
         began, used = time.perf_counter(), _cpu()
         work()
         wall.append(time.perf_counter() - began)
@@ -105,12 +110,11 @@ def _plain(place: Path) -> Callable[[], object]:
 
 def _disk(place: Path, files: list[Path]) -> None:
     shadow = Shadow(place / "fresh", place / "workspace")
-    chance = random.Random(3)  # noqa: S311
     commits = [shadow.take("first").commit]
     shadow.take("second")
     sizes = [_size(shadow.repository)]
     for _ in range(TIMES):
-        chance.choice(files).write_text(_text(chance), encoding="utf-8")
+        CHANCE.choice(files).write_text(_text(), encoding="utf-8")
         commits.append(shadow.take("one").commit)
     sizes.append(_size(shadow.repository))
     for _ in range(10):

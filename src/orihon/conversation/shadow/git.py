@@ -94,7 +94,7 @@ class Git:
 
     @contextmanager
     def talk(self, *arguments: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """A command that is written to and read from while it runs; it need not be read to its end."""
+        """A command that is written to and read from while it runs; who has read enough closes what it tells."""
         with tempfile.TemporaryFile() as complaints:
             process = self._start(arguments, complaints)
             assert process.stdin is not None  # noqa: S101 - for the type checker
@@ -103,11 +103,9 @@ class Git:
             try:
                 try:
                     yield process.stdin, process.stdout
-                    process.stdin.close()
                 except BrokenPipeError:
                     ended_early = True
-                process.stdout.close()
-                process.wait(SECONDS)
+                process.communicate(timeout=SECONDS)  # it ends with its input, and with what it has to tell
             except subprocess.TimeoutExpired as error:
                 raise _too_slow(arguments) from error
             finally:

@@ -66,6 +66,7 @@ class Shadow:
             options = ("-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
             with checkpoints.git.talk("diff-tree", *options, *trees) as (_, told):
                 said = told.read(max_bytes + 1)
+                told.close()
         if len(said) <= max_bytes:
             return said.decode("utf-8", "replace")
         shown = said[:max_bytes].decode("utf-8", "ignore").rpartition("\n")[0]

@@ -78,7 +78,9 @@ class Import:
 
     def _send(self, *parts: bytes) -> tuple[IO[bytes], IO[bytes]]:
         if self._pipes is None:
-            self._pipes = self._stack.enter_context(self._git.talk("fast-import", "--quiet", "--done", "--force"))
+            self._pipes = self._stack.enter_context(
+                self._git.talk("fast-import", "--quiet", "--done", "--force", "--depth=0")
+            )
         self._pipes[0].writelines(parts)
         return self._pipes
 
