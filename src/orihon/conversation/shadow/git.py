@@ -234,5 +234,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _too_slow(arguments: tuple[str, ...]) -> StoreUnavailable:
     return StoreUnavailable(
-        f"git {arguments[0]} did not end within {SECONDS} s.", hint="Is the disk very slow? Try it again."
+        f"git {arguments[0]} did not end within {SECONDS} s.",
+        hint="Is the disk very slow, or a .gitignore something else than a file?",
     )
