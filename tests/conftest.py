@@ -6,8 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import orihon
+
+# machines are noisy: no test fails because of the time it takes
+settings.register_profile("orihon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("orihon")
 
 ROOT = Path(__file__).parent.parent
 
