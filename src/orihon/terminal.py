@@ -11,6 +11,8 @@ from unicodedata import category, combining, east_asian_width
 
 Language = Literal["en", "ja"]
 
+UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
+SIZES = (86_400, 3_600, 60, 1)
 WIDE = ("W", "F")
 MORE = "…"
 MARKS = 4  # a line with more characters than so many to a column is cut anyway
@@ -20,6 +22,17 @@ def language_of(environ: Mapping[str, str]) -> Language:
     """The language of messages, as every program finds it: the first of these that is set."""
     names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return "ja" if next(filter(None, names), "").startswith("ja") else "en"
+
+
+def duration(seconds: float, lang: Language) -> str:
+    """`15分23秒`, `15m 23s`: the two largest units."""
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for size, unit in zip(SIZES, UNITS[lang], strict=True):
+        count, left = divmod(left, size)
+        if count or parts or size == 1:
+            parts.append(f"{count}{unit}")
+    return ("" if lang == "ja" else " ").join(parts[:2])
 
 
 def printable(text: str) -> str:

@@ -262,12 +262,6 @@ class TestWords:
     def test_the_locale_chooses(self, environ, language):
         assert language_of(environ) == language
 
-    @pytest.mark.parametrize(
-        ("seconds", "said"), [(0, "0 s"), (59, "59 s"), (65, "1 min 5 s"), (7200, "2 h"), (90_000, "1 d 1 h")]
-    )
-    def test_durations(self, seconds, said):
-        assert Words("en").duration(seconds) == said
-
 
 class TestTyped:
     def test_it_comes_back_without_secrets(self, tmp_path):

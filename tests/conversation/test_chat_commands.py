@@ -102,7 +102,7 @@ class TestTangent:
             seen.append([message.text for message in chat.conversation.messages() if message.role != "system"])
 
         face = table.sit("first", "/tangent", "side?", end, look, "last")
-        assert re.search(rf"Back in the main conversation after \d+ s; kept: {kept}\.", "\n".join(face.notes))
+        assert re.search(rf"Back in the main conversation after \d+s; kept: {kept}\.", "\n".join(face.notes))
         assert len(seen[0]) == left
         assert face.meters[2].startswith("[tangent · ")
         assert not face.meters[-1].startswith("[tangent")

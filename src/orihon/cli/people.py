@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from orihon import terminal
 from orihon.terminal import Language, language_of
 
-UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
-SIZES = (86_400, 3_600, 60, 1)
 NONE = "-"
 
 
@@ -21,16 +20,8 @@ def language(chosen: str | None, environ: Mapping[str, str] | None = None) -> La
 
 
 def duration(seconds: float | None, lang: Language) -> str:
-    """`15分23秒`, `15m 23s`: the two largest units."""
-    if seconds is None:
-        return NONE
-    left = max(0, round(seconds))
-    parts: list[str] = []
-    for size, unit in zip(SIZES, UNITS[lang], strict=True):
-        count, left = divmod(left, size)
-        if count or parts or size == 1:
-            parts.append(f"{count}{unit}")
-    return ("" if lang == "ja" else " ").join(parts[:2])
+    """How long it took; a dash where nobody knows."""
+    return NONE if seconds is None else terminal.duration(seconds, lang)
 
 
 def moment(stored: str | None, *, seconds: bool = True) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ log = logging.getLogger("orihon")
 MAX_REMEMBERED = 10_000
 
 
-class ForgeSource:
+class ForgeSource(ABC):
     """A source over HTTP; what differs between forges is below."""
 
     max_comment_chars: ClassVar[int] = 65_000
@@ -122,40 +123,40 @@ class ForgeSource:
 
     # what differs
 
-    def find(self) -> Iterator[Item]:
-        raise NotImplementedError
+    @abstractmethod
+    def find(self) -> Iterator[Item]: ...
 
-    def get(self, key: TaskKey) -> Item:
-        raise NotImplementedError
+    @abstractmethod
+    def get(self, key: TaskKey) -> Item: ...
 
-    def linked(self, what: Item | TaskKey) -> TaskKey | None:
-        raise NotImplementedError
+    @abstractmethod
+    def linked(self, what: Item | TaskKey) -> TaskKey | None: ...
 
-    def _labels(self, key: TaskKey) -> tuple[str, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def _labels(self, key: TaskKey) -> tuple[str, ...]: ...
 
-    def _relabel(self, key: TaskKey, wanted: Change) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _relabel(self, key: TaskKey, wanted: Change) -> None: ...
 
-    def _post(self, key: TaskKey, body: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _post(self, key: TaskKey, body: str) -> str: ...
 
-    def _replace(self, key: TaskKey, comment_id: str, body: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _replace(self, key: TaskKey, comment_id: str, body: str) -> None: ...
 
+    @abstractmethod
     def _comments(self, key: TaskKey, since: str, patience: float = PATIENCE_SECONDS) -> Iterator[Comment]:
         """What is no message of the system, with our own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _newest(self, key: TaskKey) -> Iterator[Comment]:
         """The comments of the last hour, or more."""
-        raise NotImplementedError
 
-    def _assignees(self, key: TaskKey, patience: float) -> tuple[str, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def _assignees(self, key: TaskKey, patience: float) -> tuple[str, ...]: ...
 
-    def _reviewers(self, key: TaskKey) -> tuple[str, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def _reviewers(self, key: TaskKey) -> tuple[str, ...]: ...
 
 
 _CLOSES = re.compile(

@@ -39,6 +39,27 @@ class Face(Protocol):
         """Whether the model may do something."""
 
 
+class Lines:
+    """Standard output, where an answer may have left a line unfinished."""
+
+    _within = False  # whether the last line is not at its end
+
+    def piece(self, text: str) -> None:
+        """At once."""
+        write(sys.stdout, text)
+        self._within = not text.endswith("\n") if text else self._within
+
+    def end(self) -> None:
+        """A line that was begun ends."""
+        if self._within:
+            self.piece("\n")
+
+    def show(self, text: str) -> None:
+        """On lines of its own."""
+        self.end()
+        self.piece(f"{text}\n")
+
+
 def write(stream: TextIO, text: str) -> None:
     """Text to a terminal or a pipe, at once; a terminal that is gone has hung up, also before the signal comes."""
     try:

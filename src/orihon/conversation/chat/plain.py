@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from orihon.conversation.chat.face import write
+from orihon.conversation.chat.face import Lines, write
 from orihon.conversation.chat.words import Words
 
 
-class Plain:
+class Plain(Lines):
     """A pipe, or a terminal that is used as one."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
         self.interactive = sys.stdin.isatty() and sys.stderr.isatty()
-        self._within = False  # whether the last line is not at its end
 
     def read(self, meter: str) -> str:
         """The next line; one that ends with a backslash goes on."""
@@ -26,21 +25,6 @@ class Plain:
             lines[-1] = lines[-1][:-1]
             lines.append(self._line(or_nothing=True))
         return "\n".join(lines)
-
-    def piece(self, text: str) -> None:
-        """To standard output, at once."""
-        write(sys.stdout, text)
-        self._within = not text.endswith("\n") if text else self._within
-
-    def end(self) -> None:
-        """A line that was begun ends."""
-        if self._within:
-            self.piece("\n")
-
-    def show(self, text: str) -> None:
-        """To standard output."""
-        self.end()
-        self.piece(f"{text}\n")
 
     def note(self, text: str) -> None:
         """To standard error."""

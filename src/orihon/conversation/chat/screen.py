@@ -5,7 +5,6 @@ Nothing that a model or a tool says reaches the terminal but as text.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -18,14 +17,14 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from orihon.conversation.chat import typed
-from orihon.conversation.chat.face import write
+from orihon.conversation.chat.face import Lines
 from orihon.conversation.chat.words import Words
 
 Offer = Callable[[str], Iterable[tuple[str, int]]]
 PROMPT, MORE = "> ", "… "
 
 
-class Screen:
+class Screen(Lines):
     """A terminal."""
 
     interactive = True
@@ -44,7 +43,6 @@ class Screen:
             key_bindings=_keys(),
         )
         self._question: PromptSession[str] = PromptSession()
-        self._within = False  # whether the last line is not at its end
 
     def read(self, meter: str) -> str:
         """What is typed; Ctrl-C gives up a line that was begun, and is heard of when there is none."""
@@ -57,22 +55,7 @@ class Screen:
                 if not self._session.default_buffer.text:
                     raise
 
-    def piece(self, text: str) -> None:
-        """At once."""
-        write(sys.stdout, text)
-        self._within = not text.endswith("\n") if text else self._within
-
-    def end(self) -> None:
-        """A line that was begun ends."""
-        if self._within:
-            self.piece("\n")
-
-    def show(self, text: str) -> None:
-        """On lines of its own."""
-        self.end()
-        self.piece(f"{text}\n")
-
-    note = show
+    note = Lines.show
 
     def error(self, message: str, hint: str) -> None:
         """As all commands of Orihon do."""

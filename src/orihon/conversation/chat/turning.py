@@ -12,6 +12,7 @@ from orihon.conversation.chat.looking import number
 from orihon.conversation.conversation import STOPPED
 from orihon.conversation.prompts import system
 from orihon.errors import UsageError
+from orihon.terminal import duration
 
 if TYPE_CHECKING:
     from orihon.conversation.chat.sitting import Chat
@@ -100,7 +101,7 @@ def _end(chat: Chat, keep: str) -> None:
     chat.files.went_back()
     kept = chat.words("kept summary" if keep == "summary" else keep)
     place = "tangent deeper" if chat.conversation.is_in_tangent else "tangent ended"
-    chat.face.note(chat.words(place, duration=chat.words.duration(seconds), kept=kept))
+    chat.face.note(chat.words(place, duration=duration(seconds, chat.words.language), kept=kept))
     if chat.files.checkpoints is not None:
         chat.before_tangent, changes = chat.files.checkpoints.changed_inside(opened[0].event, opened[0].after)
         if changes:

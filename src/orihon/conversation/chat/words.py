@@ -17,24 +17,9 @@ class Words:
         """A text, with its values in place."""
         return WORDS[self.language][name].format(**values)
 
-    def duration(self, seconds: int) -> str:
-        """A time for people, in its two largest units."""
-        units = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
-        parts: list[str] = []
-        left = seconds
-        for size, unit in units:
-            count, left = divmod(left, size)
-            if count or (unit == "seconds" and not parts):
-                parts.append(self(unit, count=count))
-        return " ".join(parts[:2])
-
 
 WORDS: dict[Language, dict[str, str]] = {
     "en": {
-        "days": "{count} d",
-        "hours": "{count} h",
-        "minutes": "{count} min",
-        "seconds": "{count} s",
         # sitting down
         "begun": "Conversation {name}, with {model}. /help lists the commands; Ctrl-D leaves.",
         "resumed": "Conversation {name} goes on, with {model}.",
@@ -121,10 +106,6 @@ WORDS: dict[Language, dict[str, str]] = {
         "mcp": "MCP server {server}",
     },
     "ja": {
-        "days": "{count}日",
-        "hours": "{count}時間",
-        "minutes": "{count}分",
-        "seconds": "{count}秒",
         "begun": "会話 {name} ({model})。/help でコマンド一覧、Ctrl-D で終了します。",
         "resumed": "会話 {name} を続けます ({model})。",
         "sent": "最後に入力した内容を今送ります。",
