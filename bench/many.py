@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import sqlite3
 import time
 import uuid as uuids
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -152,9 +154,7 @@ def _into_files(url: str, tasks: Iterator[Made]) -> None:
     with open_store(url) as store:
         database: rows.Database = store.database  # type: ignore[attr-defined]
         for batch in _batches(tasks):
-            with database.transaction() as connection:
-                for task in batch:
-                    rows.insert(connection, task.row)
+            database.transact(partial(_insert_rows, batch))
             for task in batch:
                 _directory(Path(url) / DIRECTORIES[task.row.status] / task.row.uuid, task)
 
@@ -198,11 +198,19 @@ def _into_sqlite(url: str, tasks: Iterator[Made]) -> None:
     with open_store(url) as store:
         database: rows.Database = store.writer  # type: ignore[attr-defined]
         for batch in _batches(tasks):
-            with database.transaction(size_bytes=BATCH * 8192) as connection:
-                for task in batch:
-                    rows.insert(connection, task.row)
-                    for record in (task.metadata, *task.records):
-                        _insert(connection, task.row.uuid, record)
+            database.transact(partial(_insert_all, batch), size_bytes=BATCH * 8192)
+
+
+def _insert_rows(batch: list[Made], connection: sqlite3.Connection) -> None:
+    for task in batch:
+        rows.insert(connection, task.row)
+
+
+def _insert_all(batch: list[Made], connection: sqlite3.Connection) -> None:
+    _insert_rows(batch, connection)
+    for task in batch:
+        for record in (task.metadata, *task.records):
+            _insert(connection, task.row.uuid, record)
 
 
 def _insert(connection: object, uuid: str, record: Record) -> None:

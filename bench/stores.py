@@ -241,7 +241,8 @@ def _memory(place: Path) -> None:
 def _tasks(place: Path) -> None:
     with open_store(str(place / "tasks")) as store:
         database: rows.Database = store.database  # type: ignore[attr-defined]
-        with database.transaction() as connection:
+
+        def fill(connection: sqlite3.Connection) -> None:
             for number in range(TASKS):
                 about = Metadata(
                     uuid=str(uuid.UUID(int=number)),
@@ -252,6 +253,8 @@ def _tasks(place: Path) -> None:
                 )
                 status = ("completed", "failed", "stopped")[number % 3]
                 rows.insert(connection, first_row(about, status, fence=0))  # type: ignore[arg-type]
+
+        database.transact(fill)
         print(f"\n{TASKS:,} tasks in tasks.db, a page of 50, ms:\n")
         print("| all | by user | by status | by key | page 1,000 |\n|---|---|---|---|---|")
         queries = (

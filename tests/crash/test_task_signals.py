@@ -14,7 +14,8 @@ from orihon.errors import Conflict, NotFound
 from orihon.ops.doctor import examine
 from orihon.settings import Settings
 from orihon.task.lifecycle import ending_of
-from orihon.testing.faults import DEEP, Child, fast_place, in_child
+from orihon.testing.faults import DEEP, Child, fast_place, in_child, sampled
+from orihon.testing.interrupts import interrupted, steps_of
 from orihon.testing.script import STORES, url_of
 from rounds import KEY, TOOLS, saying
 
@@ -46,17 +47,21 @@ def work_on(url, wait=lambda _: None):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            with orihon.open(url, settings=Settings()) as engine:
-                say("open")
-                task = begun(engine, summariser)
-                if task is not None:
-                    with task:
-                        go_on(task, wait)
+            whole_run(url, summariser, wait, say)
         except (SystemExit, KeyboardInterrupt) as error:
             say(type(error).__name__)
             os._exit(0)
 
     return work
+
+
+def whole_run(url, summariser, wait, say):
+    with orihon.open(url, settings=Settings()) as engine:
+        say("open")
+        task = begun(engine, summariser)
+        if task is not None:
+            with task:
+                go_on(task, wait)
 
 
 def begun(engine, summariser):
@@ -151,7 +156,7 @@ def test_a_signal_while_it_waits(kind, where, number, undisturbed):
 def test_a_signal_at_any_moment(kind, undisturbed):
     """Also in the middle of a write: nothing is lost, and only an end that was begun is not a pause."""
     moments = random.Random(7)
-    for _ in range(150 if DEEP else 3):
+    for _ in range(50 if DEEP else 3):
         with fast_place() as place:
             url = url_of(kind, place)
             child = Child(work_on(url))
@@ -159,19 +164,41 @@ def test_a_signal_at_any_moment(kind, undisturbed):
             seconds = moments.uniform(0, 0.2)
             time.sleep(seconds)
             child.kill(signal.SIGTERM)
-            ended = child.wait()
-            try:
-                assert (ended.signal, ended.code) == (0, 0)
-                with orihon.open(url, settings=Settings()) as engine:
-                    made = list(engine.tasks())
-                if made and made[0].status == "running":
-                    _, messages, events = log_of(url)
-                    # between the last line of a block and its end is a moment that no code of ours can guard
-                    is_done = len(messages) >= len(undisturbed[1])
-                    assert not events or is_done or ending_of(events[-1].data) is not None
-                else:
-                    assert not made or made[0].status in {"paused", "completed"}
-                assert_went_on(url, undisturbed)
-            except BaseException as error:
-                error.add_note(f"{kind}: {seconds:.4f} s after it had begun, {made and made[0].status}")
-                raise
+            assert_interrupted(child, url, undisturbed, f"{kind}: {seconds:.4f} s after it had begun")
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_an_interrupt_at_any_step(kind, undisturbed):
+    """The same at moments that time would hit once in a million."""
+    with fast_place() as place:
+        steps = steps_of(lambda: quiet_run(url_of(kind, place)))
+    for step in sampled([*range(1, steps, 151)], 12):
+        with fast_place() as place:
+            url = url_of(kind, place)
+            child = Child(lambda _: interrupted(lambda: quiet_run(url), step))  # noqa: B023
+            assert_interrupted(child, url, undisturbed, f"{kind}: at step {step} of {steps}")
+
+
+def quiet_run(url):
+    whole_run(url, lambda _: "All went well.", lambda _: None, lambda _: None)
+
+
+def assert_interrupted(child, url, undisturbed, when):
+    """It ended without a word, the task waits, or its end was begun, and it goes on."""
+    made = []
+    try:
+        ended = child.wait()
+        assert (ended.signal, ended.code) == (0, 0)
+        with orihon.open(url, settings=Settings()) as engine:
+            made = list(engine.tasks())
+        if made and made[0].status == "running":
+            _, messages, events = log_of(url)
+            # between the last line of a block and its end is a moment that no code of ours can guard
+            is_done = len(messages) >= len(undisturbed[1])
+            assert not events or is_done or ending_of(events[-1].data) is not None
+        else:
+            assert not made or made[0].status in {"paused", "completed"}
+        assert_went_on(url, undisturbed)
+    except BaseException as error:
+        error.add_note(f"{when}, {made and made[0].status}")
+        raise

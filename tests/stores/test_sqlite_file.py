@@ -298,9 +298,8 @@ def test_what_was_changed_behind_our_back_is_noticed(path):
         blob = lease.put(b"right")
         lease.append(a_message("one"))
         lease.append(a_message("two"))
-        with store.writer.transaction() as connection:
-            connection.execute("UPDATE blobs SET data = ?", (b"wrong",))
-            connection.execute("UPDATE messages SET line = ? WHERE seq = 1", ('{"seq":1,',))
+        store.writer.change("UPDATE blobs SET data = ?", b"wrong")
+        store.writer.change("UPDATE messages SET line = ? WHERE seq = 1", '{"seq":1,')
         assert blob.sha256 == hashlib.sha256(b"right").hexdigest()
         with pytest.raises(Corrupt, match=blob.sha256):
             store.blob(lease.uuid, blob.sha256)

@@ -3,6 +3,7 @@
 import random
 import sqlite3
 import uuid as uuids
+from functools import partial
 from typing import get_args
 
 import msgspec
@@ -74,9 +75,8 @@ def test_sums_are_right_whoever_writes_the_rows(url):
     with open_store(url) as store:
         database = store.database if hasattr(store, "database") else store.writer
         rows = [a_row(chance) for _ in range(80)]
-        with database.transaction() as connection:
-            for row in (*rows, *rows[:20]):  # some twice, as a row is that somebody writes again
-                insert(connection, msgspec.structs.replace(row, total_tokens=chance.randrange(500)))
+        for row in (*rows, *rows[:20]):  # some twice, as a row is that somebody writes again
+            database.transact(partial(insert, row=msgspec.structs.replace(row, total_tokens=chance.randrange(500))))
         check(store)
         by_hand = sqlite3.connect(file_of(url), timeout=30)
         by_hand.execute("UPDATE tasks SET user = 'dora', status = 'stopped' WHERE total_tokens % 3 = 0")

@@ -61,6 +61,7 @@ SETTINGS = (
 )
 
 T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
 
 # SQLite's locks belong to the process and end when *any* handle on the file is closed, so a file is touched by hand
 # only at the moment when it is made, and never while another thread may have it open
@@ -109,16 +110,18 @@ class Database:
         if version > SCHEMA_VERSION:
             raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
         if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
-            with self.transaction() as connection:  # whoever makes the same file at the same moment comes after
-                self._refuse_another_programs_file()
-                if self._has_tasks():
-                    self._add_columns()  # before the indexes that name them
-                for name in self.schema:
-                    for statement in sql(name).split(";\n"):
-                        connection.execute(statement)
-                for statement in sums.schema():
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            self.transact(self._make)  # whoever makes the same file at the same moment comes after
+
+    def _make(self, connection: sqlite3.Connection) -> None:
+        self._refuse_another_programs_file()
+        if self._has_tasks():
+            self._add_columns()  # before the indexes that name them
+        for name in self.schema:
+            for statement in sql(name).split(";\n"):
+                connection.execute(statement)
+        for statement in sums.schema():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _add_columns(self) -> None:
         there = {name for _, name, *_ in self.all("PRAGMA table_info(tasks)")}
@@ -162,33 +165,28 @@ class Database:
     def change(self, statement: str, *values: Any, durable: bool = False) -> int:
         """One statement in a transaction of its own; how many rows it touched."""
         size = sum(len(value) for value in values if isinstance(value, str | bytes))
-        with self.transaction(durable=durable, size_bytes=size) as connection:
-            return connection.execute(statement, values).rowcount
+        return self.transact(lambda it: it.execute(statement, values).rowcount, durable=durable, size_bytes=size)
 
-    @contextmanager
-    def transaction(self, *, durable: bool = False, size_bytes: int = 0) -> Iterator[sqlite3.Connection]:
-        """All or nothing; any exception rolls back. A durable one is safe from a power cut when it returns."""
+    def transact(self, work: Work[T], *, durable: bool = False, size_bytes: int = 0) -> T:
+        """Work that is done wholly or, whatever happens, not at all; a durable one also when the power is cut.
+
+        It is not a `with` block: a signal can leave the generator of one behind, and when that is forgotten, some time
+        later, it would roll back whatever is going on then.
+        """
         self._check_process()
         durable = durable or self.durable
-        with self.lock, translated(self.path, writing=True), self._synced(durable):
-            try:
-                if self.connection.in_transaction:  # Ctrl-C came before the last one could be rolled back
-                    self._roll_back()
-                _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
-                yield self.connection
-                self._commit()
-            except BaseException:
-                self._roll_back()
-                raise
+        with self.lock, translated(self.path, writing=True):
+            self._roll_back()  # Ctrl-C may have come before the last one could be
+            done = self._synced(work) if durable and not self.durable else self._done(work)
             self._log_bytes += TRANSACTION_BYTES + size_bytes
             self._tidy(durable=durable)
+            return done
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, work: Work[T]) -> T:
         """Do some work in a transaction; three tries, and a table that somebody dropped is made again."""
         for again in reversed(range(TRIES)):
             try:
-                with self.transaction() as connection:
-                    return work(connection)
+                return self.transact(work)
             except StoreUnavailable as error:
                 if not again:
                     raise
@@ -201,6 +199,16 @@ class Database:
         if self._process_id == os.getpid():  # a child has nothing to give back
             with self.lock:
                 self.connection.close()
+
+    def _done(self, work: Work[T]) -> T:
+        try:
+            _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+            done = work(self.connection)
+            self._commit()
+        except BaseException:
+            self._roll_back()
+            raise
+        return done
 
     def _commit(self) -> None:
         try:
@@ -217,14 +225,10 @@ class Database:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
-    @contextmanager
-    def _synced(self, durable: bool) -> Iterator[None]:  # noqa: FBT001
-        if not durable or self.durable:
-            yield
-            return
+    def _synced(self, work: Work[T]) -> T:
         self._sync_commits(always=True)
         try:
-            yield
+            return self._done(work)
         finally:
             self._sync_commits(always=False)
 

@@ -77,7 +77,8 @@ class SqliteStore(Store):
 
         checked(uuid)
         create = None if create is None else checked_task(uuid, create, self.options.known)
-        with self.writer.transaction(durable=self.syncs) as connection:
+
+        def take(connection: sqlite3.Connection) -> tuple[Metadata, int, str, dict[str, int]]:
             if create is not None:
                 _create(connection, create, status)
             self._refuse_if_held(connection, uuid)
@@ -86,8 +87,9 @@ class SqliteStore(Store):
             owner = msgspec.json.encode(holder).decode()
             connection.execute(TAKE, (owner, holder.since, uuid))
             ((fence, line),) = connection.execute(TAKEN, (uuid,))
-            metadata, numbers = codec.decode_line(line, Metadata), last_numbers(connection, uuid)
-        lease = SqliteLease(self, metadata, fence, owner, numbers)
+            return codec.decode_line(line, Metadata), fence, owner, last_numbers(connection, uuid)
+
+        lease = SqliteLease(self, *self.writer.transact(take, durable=self.syncs))
         self.leases.add(lease)
         return lease
 
@@ -136,12 +138,15 @@ class SqliteStore(Store):
     def _delete(self, uuid: str, fence: int | None, statement: str) -> None:
         """Out of sight in one step."""
         checked(uuid)
-        with self.writer.transaction(durable=self.syncs) as connection:
+
+        def delete(connection: sqlite3.Connection) -> None:
             self._refuse_if_held(connection, uuid)
             refuse_if_changed(rows.get(connection, uuid), fence)
             connection.execute(statement, (uuid,))
             if statement == GO:
                 connection.execute(MARK, (uuid,))
+
+        self.writer.transact(delete, durable=self.syncs)
 
     def disk_bytes(self) -> int:
         files = (self.path, *(self.path.with_name(f"{self.path.name}{end}") for end in BESIDE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from typing import Any
 
 from orihon import codec
@@ -31,8 +32,7 @@ class SqliteLease(FencedLease):
     store: SqliteStore
 
     def read_numbers(self) -> dict[str, int]:
-        with self.store.writer.transaction() as connection:
-            return last_numbers(connection, self.uuid)
+        return self.store.writer.transact(lambda connection: last_numbers(connection, self.uuid))
 
     def write_line(self, name: str, number: int, line: bytes, message: Message | None) -> bool:
         table, column = TABLES[name]
@@ -63,10 +63,14 @@ class SqliteLease(FencedLease):
             self._check()
             durable = "status" in changes and self.store.syncs
             changes = {"updated_at": codec.now()} | changes
-            with self.store.writer.transaction(durable=durable) as connection:
-                if not rows.update(connection, self.uuid, changes, add, lease=self._mine[1:]):
-                    self._lose()
-                return rows.get(connection, self.uuid)
+            return self.store.writer.transact(
+                lambda connection: self._changed(connection, changes, add), durable=durable
+            )
+
+    def _changed(self, connection: sqlite3.Connection, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
+        if not rows.update(connection, self.uuid, changes, add, lease=self._mine[1:]):
+            self._lose()
+        return rows.get(connection, self.uuid)
 
     def sync(self) -> None:
         with self.lock:

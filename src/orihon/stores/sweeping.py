@@ -61,17 +61,23 @@ def give_back(database: Database) -> int:
     ((mode,),) = database.all("PRAGMA auto_vacuum")
     while mode and database.all("PRAGMA freelist_count") != [(0,)]:
         began, before = time.monotonic(), _pages(database)
-        with database.transaction(size_bytes=PIECE_PAGES * PAGE_BYTES) as connection:
-            for _ in range(PIECE_PAGES):  # Python takes one step, which is one page, however many are asked for
-                connection.execute("PRAGMA incremental_vacuum(1)").close()
+        database.transact(_free_a_piece, size_bytes=PIECE_PAGES * PAGE_BYTES)
         freed = before - _pages(database)
         if freed <= 0:
             break  # somebody else needs them
         given += freed
         time.sleep(min(LONGEST_PAUSE_SECONDS, time.monotonic() - began))
-    with database.transaction(durable=True):
-        pass  # which copies the log back, if it is long: only then is the file shorter
+    database.transact(_nothing, durable=True)  # which copies the log back, if it is long: only then is the file shorter
     return given * PAGE_BYTES
+
+
+def _free_a_piece(connection: sqlite3.Connection) -> None:
+    for _ in range(PIECE_PAGES):  # Python takes one step, which is one page, however many are asked for
+        connection.execute("PRAGMA incremental_vacuum(1)").close()
+
+
+def _nothing(_connection: sqlite3.Connection) -> None:
+    pass
 
 
 def _pages(database: Database) -> int:

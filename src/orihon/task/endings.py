@@ -45,10 +45,14 @@ class Endings(Calls):
         """Let go of the task; one that still runs is paused."""
         with self.lock:
             try:
-                if self.row.status == "running":
+                if self._can_wait():
                     self.pause()
             finally:
                 self.lease.close()
+
+    def _can_wait(self) -> bool:
+        """Whether it runs, and nobody has begun to end it."""
+        return self.row.status == "running" and lifecycle.ending_of(self.history.view.state.notes) is None
 
     def _end(self, ending: Ending) -> None:
         with self.lock:
@@ -95,7 +99,7 @@ class Endings(Calls):
         except Exception:
             raise
         except BaseException:
-            if self.row.status == "running" and lifecycle.ending_of(self.history.view.state.notes) is None:
+            if self._can_wait():
                 self.pause()
             raise
 

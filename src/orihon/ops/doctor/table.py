@@ -99,18 +99,21 @@ def rebuild(base: Path) -> Finding:
 
 def _fill(database: Database, base: Path) -> int:
     old = _old(base / NAME)
-    count = 0
+
+    def fill(connection: sqlite3.Connection) -> int:
+        count = 0
+        for place, uuid in each_task(base):
+            row = _row(base, place, uuid, old)
+            if row is not None:
+                rows.insert(connection, row)
+                count += 1
+        return count
+
     try:
-        with database.transaction(durable=True) as connection:
-            for place, uuid in each_task(base):
-                row = _row(base, place, uuid, old)
-                if row is not None:
-                    rows.insert(connection, row)
-                    count += 1
+        return database.transact(fill, durable=True)
     finally:
         if old is not None:
             old.close()
-    return count
 
 
 def _old(path: Path) -> PeekedTable | None:

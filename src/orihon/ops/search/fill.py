@@ -7,6 +7,7 @@ the size of the store.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -72,9 +73,10 @@ def fill(
 
 def _read_some(store: Store, index: Index, waiting: list[Waiting], tally: Tally) -> None:
     """Read tasks from the front of the list, as many as make a transaction of a good size."""
-    chars = 0
     gone: list[str] = []
-    with index.database.transaction(size_bytes=4 * BATCH_CHARS) as connection:
+
+    def read(connection: sqlite3.Connection) -> None:
+        chars = 0
         while waiting and chars < BATCH_CHARS:
             task, uuid, user, key, messages, summaries = waiting.pop(0)
             who = who_of(user, key)
@@ -90,6 +92,8 @@ def _read_some(store: Store, index: Index, waiting: list[Waiting], tally: Tally)
                     gone.append(uuid)  # it was deleted meanwhile
             connection.execute(_READ, (messages, summaries, task))
             tally.add(tasks=1)
+
+    index.database.transact(read, size_bytes=4 * BATCH_CHARS)
     for uuid in gone:
         index.forget(uuid)
 

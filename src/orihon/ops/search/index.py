@@ -17,6 +17,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,23 +86,17 @@ class Index:
 
     def note(self, **values: str) -> None:
         """Keep notes about the whole."""
-        with self.database.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+        statement = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+        self.database.transact(lambda connection: connection.executemany(statement, values.items()))
 
     def forget(self, uuid: str) -> None:
         """Take a task out, with all its words."""
         for task, user, key in self.database.all("SELECT id, user, task_key FROM tasks WHERE uuid = ?", uuid):
-            who = who_of(user, key)
-            with self.database.transaction() as connection:
-                docs = connection.execute("SELECT id, text FROM docs WHERE task = ?", (task,)).fetchall()
-                connection.executemany(_DELETE, ((doc, who, _body(unpacked(text))) for doc, text in docs))
-                connection.execute("DELETE FROM docs WHERE task = ?", (task,))
-                connection.execute("DELETE FROM tasks WHERE id = ?", (task,))
+            self.database.transact(partial(_take_out, task, who_of(user, key)))
 
     def merge(self) -> None:
         """Write the words anew without those that were taken out, so that none of them is left in the file."""
-        with self.database.transaction() as connection:
-            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+        self.database.change("INSERT INTO words (words) VALUES ('optimize')")
 
 
 class Text(NamedTuple):
@@ -118,6 +113,13 @@ def add(connection: sqlite3.Connection, task: int, who: str, said: Text) -> None
     values = (task, KINDS.index(said.kind), said.number, packed)
     doc = connection.execute("INSERT INTO docs (task, kind, number, text) VALUES (?, ?, ?, ?)", values).lastrowid
     connection.execute("INSERT INTO words (rowid, who, body) VALUES (?, ?, ?)", (doc, who, _body(said.text)))
+
+
+def _take_out(task: int, who: str, connection: sqlite3.Connection) -> None:
+    docs = connection.execute("SELECT id, text FROM docs WHERE task = ?", (task,)).fetchall()
+    connection.executemany(_DELETE, ((doc, who, _body(unpacked(text))) for doc, text in docs))
+    connection.execute("DELETE FROM docs WHERE task = ?", (task,))
+    connection.execute("DELETE FROM tasks WHERE id = ?", (task,))
 
 
 def who_of(user: str | None, key: str) -> str:
@@ -153,7 +155,7 @@ def _opened(path: Path) -> Database:
         try:
             database = Database(path)
             if not database.all("SELECT 1 FROM sqlite_master LIMIT 1"):
-                _make(database)
+                database.transact(_make)
             if database.all("SELECT value FROM meta WHERE name = 'version'") != [(VERSION,)]:
                 raise Corrupt(f"{path} is an index of another version.")
         except StoreError:
@@ -168,10 +170,9 @@ def _opened(path: Path) -> Database:
     raise AssertionError  # the second try returns or raises
 
 
-def _make(database: Database) -> None:
-    with database.transaction() as connection:
-        if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-            return  # somebody else was first
-        for statement in _SCHEMA.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
+def _make(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        return  # somebody else was first
+    for statement in _SCHEMA.split(";\n"):
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -108,6 +109,9 @@ def _await(index: Index, rows: Iterable[Row]) -> None:
         if known and known != [(created_at,)]:
             index.forget(uuid)
             known.clear()
-    with index.database.transaction() as connection:
+
+    def note(connection: sqlite3.Connection) -> None:
         connection.executemany(_NEW, [row for row, known in pairs if not known])
         connection.executemany(_AGAIN, [(row[3], row[0]) for row, known in pairs if known])
+
+    index.database.transact(note)
