@@ -1,8 +1,8 @@
 """One SQLite file: how it is opened, written and made safe, and the one place where SQLite's errors become ours.
 
 A transaction begins IMMEDIATE, so that it waits for its turn at the start and never finds itself locked out half-way.
-Waiting is SQLite's own (up to `BUSY_SECONDS`), and a write is tried three times before it is given up, so that
-"database is locked" is not something a user ever reads.
+It looks every millisecond or two, for up to `PATIENCE_SECONDS`, so that "database is locked" is not something a user
+ever reads. SQLite's own waiting sleeps longer and longer, up to a tenth of a second, and misses many a turn.
 
 A commit is safe from kill -9 when it returns. A durable one is safe from a power cut as well, and so is every commit
 before it, by whomever: they all stand in the one write-ahead log, which is read up to its first flaw and which a
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sqlite3
 import stat
 import threading
@@ -45,7 +46,8 @@ ADDED = {  # columns of `tasks` that an older file lacks
     "summarised_tokens": _COUNT,
     "summary_tokens": _COUNT,
 }
-BUSY_SECONDS = 30
+PATIENCE_SECONDS = 90
+LOOK_SECONDS = 0.001, 0.003  # between two looks, by chance, so that all who wait have their turn
 TRIES = 3
 PAGE_BYTES = 2048  # with messages of 3.7 kB it wastes 3 % less than 4096 and is no slower
 READ_BYTES = 1024 * 1024  # what a reader takes at once
@@ -299,7 +301,7 @@ def translated(path: Path, *, writing: bool = False) -> Iterator[None]:
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             raise Corrupt(f"{path} is not a sound SQLite file: {text}.", where=str(path)) from error
         if code == sqlite3.SQLITE_BUSY:
-            text = f"another process has been writing for {TRIES * BUSY_SECONDS} seconds"
+            text = f"another process has been writing for {PATIENCE_SECONDS} seconds"
         if writing and code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
             raise NotWritten(f"{path} could not be written: {text}.") from error
         raise StoreUnavailable(f"{path} cannot be used now: {text}.") from error
@@ -308,19 +310,19 @@ def translated(path: Path, *, writing: bool = False) -> Iterator[None]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """SQLite does not promise to wait for every lock: where it fears a deadlock it gives up at once. Then we wait."""
-    give_up = time.monotonic() + TRIES * BUSY_SECONDS
+    """Wait for whoever has the file."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             return work()
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
-            time.sleep(0.01)
+            time.sleep(random.uniform(*LOOK_SECONDS))  # noqa: S311 - nobody guesses it
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -12,12 +12,9 @@ A store that outlives its process subclasses `DurableStoreContract`, which opens
 from __future__ import annotations
 
 import base64
-import gc
-import itertools
 import threading
 import uuid as uuids
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,13 +26,13 @@ from orihon.records import Call, Message, Metadata, Part, ToolCall
 from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
 from orihon.stores.spill import SPILL_BYTES
 from orihon.stores.totals import Totals
-from orihon.testing.interrupts import interrupted
+from orihon.testing.interruption import InterruptionContract
 from orihon.testing.machine import play
 from orihon.testing.retention import RetentionContract
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
 
-class StoreContract(RetentionContract):
+class StoreContract(RetentionContract, InterruptionContract):
     """Subclass it, say how to open your store, and run pytest."""
 
     survives: ClassVar[bool] = False
@@ -335,32 +332,6 @@ class StoreContract(RetentionContract):
         for thread in threads:
             thread.join()
         assert [message.seq for message in store.read(lease.uuid, Message)] == list(range(1, 101))
-
-    @pytest.mark.filterwarnings("ignore:.*was deleted while still open")  # a connection that was let fall is not harmed
-    @pytest.mark.parametrize("verb", ["append", "sync", "update"])
-    def test_interrupted_at_any_step_it_goes_on(self, store: Store, verb: str) -> None:
-        """Ctrl-C in the middle of a call: said again it has happened once, and the lease can be given back."""
-        verbs: dict[str, Callable[[Lease], object]] = {
-            "append": lambda lease: lease.append(a_message("once", key="k")),
-            "sync": lambda lease: lease.sync(),
-            "update": lambda lease: lease.update(activity="processing"),
-        }
-        for step in itertools.count(1):
-            task = a_task()
-            lease = store.lease(task.uuid, create=task)
-            trouble = interrupted(partial(verbs[verb], lease), step)
-            verbs[verb](lease)
-            lease.append(a_message("next"))
-            lease.close()
-            shown = [message.content for message in store.read(task.uuid, Message)]
-            assert shown == ["once", "next"][verb != "append" :], f"interrupted at step {step}"
-            row = store.row(task.uuid)
-            assert (row.lease_owner, row.activity == "processing") == (None, verb == "update")
-            if trouble is None:
-                break
-        assert step > 1
-        gc.collect()  # what was left behind is forgotten, and that harms nobody
-        store.lease(task.uuid).append(a_message("last"))
 
     # what is not there
 
