@@ -1,5 +1,6 @@
 """The SQLite store when processes are killed, crowd each other, and the disk fails."""
 
+import errno
 import shutil
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import pytest
 
 from orihon.errors import NotWritten, OutcomeUnknown
 from orihon.records import Message
+from orihon.stores import database
 from orihon.stores.base import Options
 from orihon.stores.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task
@@ -193,13 +195,28 @@ def test_a_commit_that_fails_is_unknown_and_found_out(path, done):
         assert [message.content for message in store.read(task.uuid, Message)] == ["first", "second", "third"]
 
 
-def test_a_failed_sync_is_not_believed_the_second_time(path):
+def fail_the_commit(store, _):
+    store.writer.connection = FailingCommit(store.writer.connection, done=False)
+
+
+def fail_the_sync(_, patch):
+    """The kernel says so once."""
+
+    def fail(_):
+        patch.undo()
+        raise OSError(errno.EIO, "Input/output error")
+
+    patch.setattr(database, "sync_data", fail)
+
+
+@pytest.mark.parametrize("fail", [fail_the_commit, fail_the_sync])
+def test_a_failed_sync_is_not_believed_the_second_time(path, monkeypatch, fail):
     """The kernel forgets what it could not write, so the next sync copies the log into the file instead."""
     with SqliteStore(path) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
         lease.append(a_message("x" * 5000))
-        store.writer.connection = FailingCommit(store.writer.connection, done=False)
+        fail(store, monkeypatch)
         with pytest.raises(OutcomeUnknown):
             lease.sync()
         lease.sync()

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
@@ -123,31 +124,51 @@ def test_a_second_store_does_not_unlock_the_first(path):
 # what is synced when
 
 
-@pytest.mark.parametrize("durability", ["os", "turn", "message"])
-def test_sync_commits_under_full_and_append_does_not(path, durability):
-    """At `turn` only sync and lifecycle steps make SQLite sync its log; at `message` every commit, at `os` none."""
+@pytest.mark.parametrize(
+    ("durability", "expected"), [("os", [0] * 6), ("turn", [0, 0, 0, 1, 1, 1]), ("message", [1] * 6)]
+)
+def test_what_is_synced(path, monkeypatch, durability, expected):
+    """At `turn` sync and lifecycle steps bring the log to the disk; at `message` every commit does, at `os` none."""
     with SqliteStore(path, Options(durability=durability)) as store:
         lease = a_lease(store)
-        level = "FULL" if durability == "message" else "NORMAL"
-        commits = []
+        synced, done = [], []
+        sync = Database._sync
+        monkeypatch.setattr(Database, "_sync", lambda it: synced.append(it) or sync(it))
+        for work in (
+            lambda: lease.append(a_message()),
+            lambda: lease.put(b"x"),
+            lambda: lease.update(activity="processing"),
+            lease.sync,
+            lambda: lease.update(status="paused"),
+            lease.close,
+        ):
+            synced.clear()
+            work()
+            done.append(len(synced))
+        assert done == expected
 
-        def watch(statement):
-            nonlocal level
-            if found := re.match("PRAGMA synchronous = (.*)", statement):
-                level = found[1]
-            elif statement == "COMMIT":
-                commits.append(level)
 
-        store.writer.connection.set_trace_callback(watch)
-        lease.append(a_message())
-        lease.put(b"x")
-        lease.update(activity="processing")
-        lease.sync()
-        lease.update(status="paused")
-        lease.close()
-        store.writer.connection.set_trace_callback(None)
-    quick, safe = {"os": ("NORMAL",) * 2, "turn": ("NORMAL", "FULL"), "message": ("FULL",) * 2}[durability]
-    assert commits == [quick] * 3 + [safe] * 3
+def test_nobody_waits_for_the_disk_of_another(path, monkeypatch):
+    """While one syncs the log, others append."""
+    is_syncing, is_synced = threading.Event(), threading.Event()
+    with SqliteStore(path) as slow, SqliteStore(path) as quick:
+        theirs, ours = a_lease(slow), a_lease(quick)
+        sync = Database._sync
+
+        def take_long(it):
+            is_syncing.set()
+            assert is_synced.wait(60)
+            sync(it)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "_sync", take_long)
+            thread = threading.Thread(target=theirs.sync)
+            thread.start()
+            assert is_syncing.wait(60)
+            assert ours.append(a_message("meanwhile")) == 1
+            is_synced.set()
+            thread.join()
+        assert [message.content for message in slow.read(ours.uuid, Message)] == ["meanwhile"]
 
 
 def can_trace():

@@ -6,7 +6,8 @@ ever reads. SQLite's own waiting sleeps longer and longer, up to a tenth of a se
 
 A commit is safe from kill -9 when it returns. A durable one is safe from a power cut as well, and so is every commit
 before it, by whomever: they all stand in the one write-ahead log, which is read up to its first flaw and which a
-durable commit syncs whole.
+durable commit syncs whole. It does so by itself after the commit: SQLite would do it in the middle, and everybody else
+would wait for the disk. No lock of SQLite's is on the log, so it may be opened by hand, unlike the file.
 
 SQLite before 3.51.3 can lose commits when the log is copied back into the file while somebody else commits. So it is
 not left to copy when it likes: `_copy_back` does it, with the right to write in hand, and hears of every error.
@@ -29,7 +30,7 @@ from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
 from orihon.stores import sums
-from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_foreign
+from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_foreign, sync_data, sync_directory
 
 log = logging.getLogger("orihon")
 
@@ -56,6 +57,7 @@ COPY_BACK_ANYWAY_BYTES = 64 * 1024 * 1024  # and before any commit does
 TRANSACTION_BYTES = 16 * 1024  # what a transaction adds to the log beside its texts, at a guess
 
 SETTINGS = (
+    "synchronous = NORMAL",  # never OFF: who copies the log back unsynced takes the commits of all others with it
     "wal_autocheckpoint = 0",  # `_copy_back` does it
     "fullfsync = ON",  # on macOS, where a plain sync stops at the drive's cache
     "checkpoint_fullfsync = ON",
@@ -84,6 +86,7 @@ class Database:
         self.path, self.schema, self.durable = path, schema, durable
         self.lock = threading.RLock()
         self._process_id = os.getpid()
+        self._log: int | None = None  # a handle for syncing it
         self._log_bytes = 0
         self._doubtful = False
         with translated(path):
@@ -103,7 +106,6 @@ class Database:
         (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreUnavailable(f"{self.path} cannot have a write-ahead log here.", hint="Use a local disk.")
-        self._sync_commits(always=self.durable)
         for setting in SETTINGS:
             self.connection.execute(f"PRAGMA {setting}")
 
@@ -179,7 +181,9 @@ class Database:
         durable = durable or self.durable
         with self.lock, translated(self.path, writing=True):
             self._roll_back()  # Ctrl-C may have come before the last one could be
-            done = self._synced(work) if durable and not self.durable else self._done(work)
+            done = self._done(work)
+            if durable:
+                self._sync()
             self._log_bytes += TRANSACTION_BYTES + size_bytes
             self._tidy(durable=durable)
             return done
@@ -201,6 +205,9 @@ class Database:
         if self._process_id == os.getpid():  # a child has nothing to give back
             with self.lock:
                 self.connection.close()
+                if self._log is not None:
+                    os.close(self._log)
+                    self._log = None
 
     def _done(self, work: Work[T]) -> T:
         try:
@@ -227,16 +234,16 @@ class Database:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
-    def _synced(self, work: Work[T]) -> T:
-        self._sync_commits(always=True)
+    def _sync(self) -> None:
+        """Bring the log to the disk; meanwhile others can write."""
         try:
-            return self._done(work)
-        finally:
-            self._sync_commits(always=False)
-
-    def _sync_commits(self, *, always: bool) -> None:
-        # never OFF: a connection that copies the log back unsynced takes the commits of all others with it
-        self.connection.execute(f"PRAGMA synchronous = {'FULL' if always else 'NORMAL'}")
+            if self._log is None:  # it is there as long as we have the file open
+                self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                sync_directory(self.path.parent)
+            sync_data(self._log)
+        except OSError as error:
+            self._doubtful = True
+            raise OutcomeUnknown(f"{self.path}-wal could not be synced: {error.strerror}.") from error
 
     def _tidy(self, *, durable: bool) -> None:
         """Copy the log back when it has grown, and after a failed sync, which must not be believed the second time."""

@@ -38,6 +38,14 @@ def sync(fd: int) -> None:
         os.fsync(fd)
 
 
+def sync_data(fd: int) -> None:
+    """The bytes of a file are on the disk; when it was changed need not be."""
+    if sys.platform == "linux":
+        os.fdatasync(fd)
+    else:
+        sync(fd)
+
+
 def make_directory(path: Path) -> None:
     """A private directory, with its parents; one that is there already is made private."""
     missing = [path, *path.parents]

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, NotFound, NotWritten
+from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
 from orihon.stores.base import Lease, Options, Query, Store
@@ -41,6 +41,7 @@ PAGE = (
 )
 LAST = "SELECT ifnull(max({number}), 0) FROM {table} WHERE uuid = ?"
 TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WHERE uuid = ?"
+LET_GO = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
 TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
 GO, FALL = "DELETE FROM tasks WHERE uuid = ?", "UPDATE tasks SET archived = 'going' WHERE uuid = ?"
 FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AND archived = 'going'"
@@ -77,20 +78,24 @@ class SqliteStore(Store):
 
         checked(uuid)
         create = None if create is None else checked_task(uuid, create, self.options.known)
+        owner = msgspec.json.encode(new_holder()).decode()
 
         def take(connection: sqlite3.Connection) -> tuple[Metadata, int, str, dict[str, int]]:
             if create is not None:
                 _create(connection, create, status)
             self._refuse_if_held(connection, uuid)
             _finish_going(connection, uuid)
-            holder = new_holder()
-            owner = msgspec.json.encode(holder).decode()
-            connection.execute(TAKE, (owner, holder.since, uuid))
+            connection.execute(TAKE, (owner, codec.now(), uuid))
             ((fence, line),) = connection.execute(TAKEN, (uuid,))
             return codec.decode_line(line, Metadata), fence, owner, last_numbers(connection, uuid)
 
-        lease = SqliteLease(self, *self.writer.transact(take, durable=self.syncs))
-        self.leases.add(lease)
+        try:
+            lease = SqliteLease(self, *self.writer.transact(take, durable=self.syncs))
+            self.leases.add(lease)
+        except BaseException as error:
+            if isinstance(error, OutcomeUnknown) or not isinstance(error, Exception):
+                self.writer.change(LET_GO, uuid, owner)  # it may be taken, and nobody has it
+            raise
         return lease
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
