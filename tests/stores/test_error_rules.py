@@ -80,15 +80,15 @@ def test_an_update_is_tried_three_times(store, monkeypatch):
     task = a_task()
     with store.lease(task.uuid, create=task) as lease:
         failures = []
-        transaction = store.database.transaction
+        transact = store.database.transact
 
         def failing(*arguments, **options):
             if len(failures) < failures_wanted:
                 failures.append(1)
                 raise StoreUnavailable("tasks.db cannot be used now: disk I/O error.")
-            return transaction(*arguments, **options)
+            return transact(*arguments, **options)
 
-        monkeypatch.setattr(store.database, "transaction", failing)
+        monkeypatch.setattr(store.database, "transact", failing)
         failures_wanted = 2
         assert lease.update(add={"total_tokens": 5}).total_tokens == 5
         failures.clear()
