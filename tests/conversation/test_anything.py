@@ -194,8 +194,8 @@ class Person:
 
     def kill(self):
         """The process is gone; another one goes on."""
+        waiting = bool(self.talk.task.pending_calls())  # which answers what the engine answers by itself
         shown = self.shown()
-        waiting = bool(self.talk.task.pending_calls())
         self.talk.task.lease.close()
         self.talk = book.resume(self.engine, self.talk.conversation_id)
         self.checkpoints = attached(self.talk)

@@ -220,6 +220,31 @@ def test_kill_9_in_mid_answer(desk):
     assert desk.log()[-1] == ("assistant", "Two.")
 
 
+GONE = """
+import sys, termios
+from pathlib import Path
+from orihon.conversation.chat.screen import Screen
+from orihon.conversation.chat.words import Words
+
+def gone(*_):
+    raise {error}(5, "Input/output error")
+
+screen = Screen(Words("en"), Path("typed"))
+screen._session.prompt = screen._question.prompt = gone
+screen.{call}
+"""
+
+
+@pytest.mark.parametrize("error", ["OSError", "termios.error"])
+@pytest.mark.parametrize("call", ["read('')", "ask('Really?')"])
+def test_a_terminal_that_is_gone_has_hung_up(error, call):
+    """Also when the editor of lines notices it before the signal comes."""
+    ended = subprocess.run(
+        [sys.executable, "-c", GONE.format(error=error, call=call)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGHUP, "")
+
+
 @pytest.mark.parametrize("busy", [False, True], ids=["at the prompt", "in mid-stream"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end(desk, number, busy):

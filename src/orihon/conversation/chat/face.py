@@ -68,7 +68,12 @@ def write(stream: TextIO, text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for lost in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, lost.fileno())  # what is still to be flushed must not fail again
-        raise SystemExit(128 + signal.SIGHUP) from None
+        raise hung_up() from None
+
+
+def hung_up() -> SystemExit:
+    """The end when the terminal is gone; what is still to be flushed must not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for lost in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, lost.fileno())
+    return SystemExit(128 + signal.SIGHUP)

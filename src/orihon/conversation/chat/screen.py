@@ -5,6 +5,7 @@ Nothing that a model or a tool says reaches the terminal but as text.
 
 from __future__ import annotations
 
+import termios
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from orihon.conversation.chat import typed
-from orihon.conversation.chat.face import Lines
+from orihon.conversation.chat.face import Lines, hung_up
 from orihon.conversation.chat.words import Words
 
 Offer = Callable[[str], Iterable[tuple[str, int]]]
@@ -54,6 +55,8 @@ class Screen(Lines):
             except KeyboardInterrupt:
                 if not self._session.default_buffer.text:
                     raise
+            except (OSError, termios.error):
+                raise hung_up() from None
 
     note = Lines.show
 
@@ -68,6 +71,8 @@ class Screen(Lines):
             return self._question.prompt(self.words("allow")).strip().lower() in {"y", "yes"}
         except EOFError:
             return False
+        except (OSError, termios.error):
+            raise hung_up() from None
 
 
 class _Typed(History):
