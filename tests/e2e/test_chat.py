@@ -242,7 +242,7 @@ def test_a_terminal_that_is_gone_has_hung_up(error, call):
     ended = subprocess.run(
         [sys.executable, "-c", GONE.format(error=error, call=call)], capture_output=True, text=True, check=False
     )
-    assert (ended.returncode, ended.stderr) == (128 + signal.SIGHUP, "")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (128 + signal.SIGHUP, False)
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["at the prompt", "in mid-stream"])
