@@ -58,8 +58,9 @@ def compose(
     policy: Policy = Policy(),  # noqa: B008 - it is frozen
     shelf: Shelf | None = None,
     named: Named | None = None,
+    ahead: float = 0.0,
 ) -> Composed:
-    """The window now; with a new batch of folds when it had become too full."""
+    """The window now; with a new batch of folds when it had become too full, or is nearly, by the share `ahead`."""
     shelf = shelf or Shelf()
     shelf.look_at(view.state)
     desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named)
@@ -68,9 +69,10 @@ def compose(
     folds = view.state.folds
     draft = desk.grown() or desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
     shelf.draft = draft
-    if draft.tokens <= budget.fold_at * budget.limit:
+    full = budget.fold_at - ahead
+    if draft.tokens <= full * budget.limit:
         return Composed(messages=draft.messages, report=desk.report(draft))
-    return desk.folded(draft.tokens)
+    return desk.folded(f"it had {draft.tokens:,} tokens, more than {full:.0%} of {budget.limit:,}")
 
 
 class _Desk:
@@ -247,7 +249,7 @@ class _Desk:
 
     # when it is too full
 
-    def folded(self, before: int) -> Composed:
+    def folded(self, reason: str) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         self.always = self._always(self.view.state.pins)
@@ -267,7 +269,6 @@ class _Desk:
         hidden = joined((*older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
         draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
-        reason = f"it had {before:,} tokens, more than {self.budget.fold_at:.0%} of {self.budget.limit:,}"
         return Composed(
             messages=draft.messages,
             report=self.report(draft, (reason,)),

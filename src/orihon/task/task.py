@@ -20,8 +20,8 @@ from orihon.records import Event, Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task import scale, summaries
+from orihon.task.ahead import FoldAhead
 from orihon.task.branches import Keep, check_keep
-from orihon.task.endings import Endings
 from orihon.task.frozen import Frozen, Summariser, changed, name_of, thaw
 from orihon.task.history import History
 from orihon.task.messages import message_of, with_ids
@@ -47,7 +47,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     has_snapshot: bool
 
 
-class Task(Endings):
+class Task(FoldAhead):
     """One run on one thing. Use it in a `with` block: leaving it completes the task, or fails it, or pauses it."""
 
     def __init__(
@@ -184,7 +184,9 @@ class Task(Endings):
             self.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
             self.lease.sync()
             hooking.call(self.hooks, "before_request", self, window)
-            return window
+        if self.frozen.window == "fold":
+            self.fold_ahead(window.report)
+        return window
 
     def tighten(self) -> None:
         """The provider finds the last window too long: fold the next one harder. BudgetTooSmall when it stays so."""
@@ -196,6 +198,7 @@ class Task(Endings):
 
     def _folded(self) -> Window:
         """A window; new folds are stored before it is made of them, so that a resume makes the same one."""
+        reasons = self.use_prepared()
         composed = self.history.composed()
         batch = composed.batch
         if batch is not None:
@@ -205,9 +208,12 @@ class Task(Endings):
                 batch = self.history.composed().batch
             if batch is not None:
                 self.keep(batch)
-            again = self.history.composed()
-            report = msgspec.structs.replace(again.report, reasons=composed.report.reasons)
-            composed = msgspec.structs.replace(again, report=report)
+            reasons = composed.report.reasons
+            composed = self.history.composed()
+        if reasons:
+            composed = msgspec.structs.replace(
+                composed, report=msgspec.structs.replace(composed.report, reasons=reasons)
+            )
         return self.history.window(composed)
 
     def _roll(self, **options: Any) -> Compression | None:

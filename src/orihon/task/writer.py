@@ -75,11 +75,15 @@ class Writer:
 
     def keep(self, batch: Batch) -> None:
         """Store a batch of folds; its event is what makes it count."""
+        self.event("folds", **self.lay_by(batch))
+
+    def lay_by(self, batch: Batch) -> dict[str, Any]:
+        """Store the records of a batch; the data of the event that will make it count."""
         first = self.lease.last(Fold) + 1
         with self.lease.together():
             for fold in fold_records(batch):
                 self.lease.append(fold)
-        self.event("folds", **batch.event(first, self.lease.last(Fold)))
+        return batch.event(first, self.lease.last(Fold))
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> None:
         """Change the row and its readable mirror."""

@@ -8,8 +8,7 @@ model that made it, with the calls it led to: servers that expose it ask for it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 from orihon.context.wire.pieces import (
@@ -20,6 +19,7 @@ from orihon.context.wire.pieces import (
     Piece,
     arguments_of,
     pieces,
+    plain_text,
     same_model,
     text_of,
     wire_id,
@@ -35,15 +35,22 @@ _ID = re.compile(r".{1,40}", re.DOTALL)
 def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
     """A repaired list as the `messages` of a chat completion."""
     rendered: list[dict[str, Any]] = []
-    for role, run in groupby(messages, key=lambda message: message.role):
+    pictures: list[Piece] = []
+    for message in messages:
+        role = message.role
         if role == "tool":
-            rendered += _results(run, load)
+            rendered.append(_result(message, load, pictures))
+            continue
+        if pictures:
+            rendered.append(_shown(pictures))
+        if role == "assistant":
+            rendered.append(_assistant(message, model, load))
         elif role == "user":
-            rendered += [{"role": "user", "content": _content(pieces(message, load, IMAGES))} for message in run]
-        elif role == "assistant":
-            rendered += [_assistant(message, model, load) for message in run]
+            rendered.append({"role": "user", "content": _content(pieces(message, load, IMAGES))})
         else:
-            rendered += [{"role": "system", "content": text_of(message, load)} for message in run]
+            rendered.append({"role": "system", "content": text_of(message, load)})
+    if pictures:
+        rendered.append(_shown(pictures))
     return rendered or [{"role": "user", "content": CONTINUE}]
 
 
@@ -70,18 +77,22 @@ def _reasoning(message: Message, model: str) -> dict[str, Any]:
     return {name: item[name] for item in given for name in item if name in {"reasoning_content", "reasoning_details"}}
 
 
-def _results(run: Iterable[Message], load: Load | None) -> list[dict[str, Any]]:
-    rendered: list[dict[str, Any]] = []
-    pictures: list[Piece] = []
-    for message in run:
-        call_id = wire_id(message.tool_call_id or "", _ID)
+def _result(message: Message, load: Load | None, pictures: list[Piece]) -> dict[str, Any]:
+    """A result in words; its pictures are put to the others."""
+    text = plain_text(message)
+    if text is None:
         shown = pieces(message, load, IMAGES)
-        rendered.append({"role": "tool", "tool_call_id": call_id, "content": words_of(shown)})
+        text = words_of(shown)
         for image in (piece for piece in shown if isinstance(piece, Image)):
             pictures += [image.line, image]
-    if pictures:
-        rendered.append({"role": "user", "content": _content([PICTURES, *pictures])})
-    return rendered
+    return {"role": "tool", "tool_call_id": wire_id(message.tool_call_id or "", _ID), "content": text}
+
+
+def _shown(pictures: list[Piece]) -> dict[str, Any]:
+    """The pictures of the results so far, which are told by this."""
+    content = _content([PICTURES, *pictures])
+    pictures.clear()
+    return {"role": "user", "content": content}
 
 
 def _content(shown: list[Piece]) -> str | list[dict[str, Any]]:

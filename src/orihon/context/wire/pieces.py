@@ -60,7 +60,16 @@ def pieces(message: Message, load: Load | None, images: Collection[str] = ()) ->
 
 def text_of(message: Message, load: Load | None) -> str:
     """The message in words alone."""
-    return words_of(pieces(message, load))
+    text = plain_text(message)
+    return words_of(pieces(message, load)) if text is None else text
+
+
+def plain_text(message: Message) -> str | None:
+    """The words of a message that has nothing else, as nearly all have; None for others."""
+    text = message.content
+    if isinstance(text, str) and message.blob is None:
+        return "" if text.isspace() else text
+    return None
 
 
 def words_of(shown: list[Piece]) -> str:
