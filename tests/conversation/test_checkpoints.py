@@ -237,6 +237,26 @@ class TestGoingBack:
             assert files(work) == {"basket.py": "total = 2\n", "new.py": "x"}
         talk.task.row = again.task.row  # it is not ours any more
 
+    @pytest.mark.parametrize("says", [True, False])
+    def test_a_restore_that_was_given_up_is_not_finished_later(self, engine, checkpoints, monkeypatch, says):
+        """Whoever has gone on since, by a word or a checkpoint, wants what he has now."""
+        talk = checkpoints.conversation
+        monkeypatch.setattr(type(checkpoints.shadow), "restore", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.restore("1", hard=True)
+        monkeypatch.undo()
+        if says:
+            talk.say("Three")
+        else:
+            checkpoints.take()
+        before = files(talk.workspace)
+        talk.task.lease.close()
+        with book.resume(engine, talk.conversation_id) as again:
+            attached(again)
+            assert files(talk.workspace) == before
+            assert texts(again)[:2] == ["One", "Two"]
+        talk.task.row = again.task.row  # it is not ours any more
+
     def test_diff(self, checkpoints):
         assert "-total = 1\n+total = 2" in checkpoints.diff("1")
         assert "+total = 1" in checkpoints.diff("0", "1")

@@ -142,20 +142,22 @@ class Checkpoints:
         return self._stored()[0]
 
     def _stored(self) -> tuple[list[Checkpoint], dict[str, Any] | None]:
-        """All of them, and a restore that was begun and never finished."""
+        """All of them, and a restore that was begun, never finished, and not left behind by going on."""
         found: list[Checkpoint] = []
-        begun: dict[str, Any] | None = None
+        begun: Event | None = None
         for event in self.task.lease.store.read(self.task.uuid, Event):
             match event.type:
                 case "checkpoint" if isinstance(event.data.get("commit"), str):
                     found.append(_checkpoint(event))
+                    begun = None
                 case "restoring":
-                    begun = event.data
+                    begun = event
                 case "restore":
                     begun = None
                 case "cleaned":
                     found, begun = [], None
-        return found, begun
+        is_left = begun is None or begun.after < self.task.history.last
+        return found, None if begun is None or is_left else begun.data
 
     # going back
 

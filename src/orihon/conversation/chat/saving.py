@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from orihon.conversation.chat.undisturbed import undisturbed
 from orihon.conversation.checkpoints import Checkpoint, Checkpoints, wish
 from orihon.conversation.shadow import Change, Restored
 from orihon.errors import UsageError
@@ -61,7 +62,8 @@ def _restore(chat: Chat, argument: str) -> None:
     asked = _RESTORE.fullmatch(argument)
     if asked is None:
         raise UsageError(chat.words("which checkpoint"), hint=chat.words("checkpoints hint"))
-    restored = needed(chat).restore(asked[1], hard=bool(asked[2]))
+    with undisturbed():
+        restored = needed(chat).restore(asked[1], hard=bool(asked[2]))
     chat.files.went_back()
     chat.face.note(chat.words("restored", tag=asked[1]))
     tell(chat, restored)

@@ -7,7 +7,6 @@ transcript, and the chat goes on. Leaving, by whatever way, pauses the conversat
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
@@ -20,6 +19,7 @@ from orihon.conversation.chat import commands
 from orihon.conversation.chat.face import Face
 from orihon.conversation.chat.looking import newest
 from orihon.conversation.chat.meter import Meter
+from orihon.conversation.chat.undisturbed import undisturbed
 from orihon.conversation.chat.words import Words
 from orihon.conversation.conversation import Conversation
 from orihon.conversation.files import Files
@@ -97,7 +97,7 @@ class Chat:
                 task, self.model, self.setup.tools, checks=(self.files.before_reply,), limits=limits, watch=self._watch
             ).until_done()
         except KeyboardInterrupt:
-            with _undisturbed():
+            with undisturbed():
                 # what is stored already is not heard twice
                 heard = "".join(self._heard) if task.history.last == self._last else ""
                 self.conversation.cancel(heard)
@@ -165,7 +165,7 @@ class Chat:
 
     def close(self) -> None:
         """Pause the conversation."""
-        with _undisturbed():
+        with undisturbed():
             self.conversation.close()
 
     def __enter__(self) -> Self:
@@ -219,16 +219,6 @@ class _Shown(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._face.note(record.getMessage())
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C waits until this is done."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def name_of(frozen: Frozen) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orihon.conversation import book, document
 from orihon.conversation.chat import saving
 from orihon.conversation.chat.looking import number
+from orihon.conversation.chat.undisturbed import undisturbed
 from orihon.conversation.conversation import STOPPED
 from orihon.conversation.prompts import system
 from orihon.errors import UsageError
@@ -44,7 +45,8 @@ def undo(chat: Chat, _: str) -> None:
     task = chat.conversation.task
     possible = task.history.view.undoable
     if possible and chat.files.checkpoints is not None:
-        restored = chat.files.checkpoints.undo(possible[-1].event)
+        with undisturbed():
+            restored = chat.files.checkpoints.undo(possible[-1].event)
         if restored is not None:
             saving.tell(chat, restored)
     task.undo()  # it says when there is none
@@ -112,7 +114,9 @@ def _put_back(chat: Chat) -> None:
     """The files as they were before the tangent that was left last."""
     if not chat.before_tangent:
         raise UsageError(chat.words("nothing to put back"), hint=chat.words("checkpoints off hint"))
-    saving.tell(chat, saving.needed(chat).put_back(chat.before_tangent))
+    with undisturbed():
+        restored = saving.needed(chat).put_back(chat.before_tangent)
+    saving.tell(chat, restored)
     chat.before_tangent = ""
     chat.face.note(chat.words("files back"))
 
