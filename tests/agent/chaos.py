@@ -13,6 +13,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SSE = "text/event-stream"
+SILENCE = 30  # seconds, if nobody closes the server before
 
 
 class Chaos:
@@ -171,7 +172,7 @@ def stalls(events=0):
             handler.begin()
             for event in list(_events(handler, "This takes for ever.", ()))[:events]:
                 handler.chunk(event)
-        handler.chaos.stopping.wait(30)
+        handler.chaos.stopping.wait(SILENCE)
 
     return act
 
