@@ -263,7 +263,7 @@ def test_a_polite_end(desk, number, busy):
             terminal.hang_up()
         else:
             terminal.process.send_signal(number)
-        # Python loses a signal that comes just while something is forgotten; then the silence of the server is waited for
+        # Python loses a signal that comes just while something is forgotten; then the server's silence is waited for
         assert terminal.ended(2 * SILENCE) == 128 + number
     (one,) = desk.listed()
     assert one.status == "paused"
