@@ -175,8 +175,17 @@ def test_an_interrupt_at_any_step(kind, undisturbed):
     for step in sampled([*range(1, steps, 151)], 12):
         with fast_place() as place:
             url = url_of(kind, place)
-            child = Child(lambda _: interrupted(lambda: quiet_run(url), step))  # noqa: B023
+            child = Child(lambda _: cut(url, step))  # noqa: B023
             assert_interrupted(child, url, undisturbed, f"{kind}: at step {step} of {steps}")
+
+
+def cut(url, step):
+    """Run up to this step. Python's own `Thread.start` does not survive an interrupt: it complains of a lock."""
+    try:
+        interrupted(lambda: quiet_run(url), step)
+    except RuntimeError as error:
+        if "lock" not in str(error):
+            raise
 
 
 def quiet_run(url):
