@@ -4,6 +4,8 @@ A fold of a large window takes a fifth of a second, a turn a few milliseconds. S
 nearly full, a thread folds it at once. The stand-ins are stored, and mean nothing yet; the next window only says that
 they count from now on. Until then nothing looks different: whoever asks for the same window again, also after a crash,
 gets the same one. A fold that was not made ahead is made when it must be.
+
+The thread leaves nothing in memory: what it allocates has blocks of its own, which go back only when all of it is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +35,6 @@ class Prepared(NamedTuple):
     made_for: tuple[Any, ...]
     event: dict[str, Any]
     reasons: tuple[str, ...]
-    then: History  # when it counts
 
 
 class FoldAhead(Endings):
@@ -67,7 +68,7 @@ class FoldAhead(Endings):
         if self.summariser is not None and summaries.kept_by(self, composed.batch.hidden) is not None:
             return None  # a summary should stand for what it leaves out
         event = self.lay_by(composed.batch)
-        return Prepared(history.last, _made_for(history), event, composed.report.reasons, history.once_folded(event))
+        return Prepared(history.last, _made_for(history), event, composed.report.reasons)
 
     def use_prepared(self) -> tuple[str, ...]:
         """Let what was made ahead count from here on, if it still fits; why it was made."""
@@ -78,7 +79,6 @@ class FoldAhead(Endings):
         if prepared.made_for != _made_for(self.history):
             return ()
         self.event("folds", **prepared.event)
-        self.history.lay_out(prepared.then)
         return prepared.reasons
 
 
