@@ -156,8 +156,9 @@ class Checkpoints:
                     begun = None
                 case "cleaned":
                     found, begun = [], None
-        is_left = begun is None or begun.after < self.task.history.last
-        return found, None if begun is None or is_left else begun.data
+        if begun is not None and begun.after < self.task.history.last:
+            begun = None
+        return found, begun.data if begun is not None else None
 
     # going back
 

@@ -44,12 +44,13 @@ def undo(chat: Chat, _: str) -> None:
     """Take back the last step."""
     task = chat.conversation.task
     possible = task.history.view.undoable
-    if possible and chat.files.checkpoints is not None:
-        with undisturbed():
+    restored = None
+    with undisturbed():
+        if possible and chat.files.checkpoints is not None:
             restored = chat.files.checkpoints.undo(possible[-1].event)
-        if restored is not None:
-            saving.tell(chat, restored)
-    task.undo()  # it says when there is none
+        task.undo()  # it says when there is none
+    if restored is not None:
+        saving.tell(chat, restored)
     chat.files.went_back()
     chat.face.note(chat.words("undone", what=chat.words(possible[-1].type)))
 
