@@ -125,6 +125,21 @@ def test_what_was_made_for_another_view_is_not_used(task):
     assert any(result(1) == message.text for message in window.messages)
 
 
+def test_what_was_made_for_other_tools_is_not_used(task, engine):
+    """A call to a tool that is gone has another name in the window."""
+    number = until_nearly_full(task)
+    wait()
+    task.switch(tools=[{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}])
+    turn(task, calling(("search", {"query": "price"})), [result(number)])
+    for more in range(number + 1, number + 10):
+        window = turn(task, calling(("search", {"query": f"price {more}"})), [result(more)])
+        if window.report.reasons:
+            break
+    assert len(folds_of(task)) == 1
+    assert window.openai() == engine.read(task.uuid).window().openai()[: len(window.messages)]
+    assert {call.name for message in window.messages for call in message.tool_calls} == {"search", "dummy"}
+
+
 def test_a_fold_that_cannot_be_stored_is_made_when_it_must_be(task, monkeypatch, caplog):
     """The disk is full for a moment, and nobody loses a turn by it."""
     append = Lease.append

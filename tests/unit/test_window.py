@@ -11,7 +11,7 @@ from desk import Desk
 from histories import history, seeded
 from orihon.context import wire
 from orihon.context.frame import Policy, Texts
-from orihon.context.pick import FOLD_AT, FOLD_TO
+from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.wire import openai, violations
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call
@@ -135,6 +135,47 @@ def test_the_shelf_changes_nothing_but_the_reading():
     desk.window()
     assert composed.report.whole > 10
     assert read == [(len(desk.log), len(desk.log))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_window_that_is_folded_again_is_the_same_as_one_made_anew(seed):
+    """Calls with long and short arguments, folds that hide, shorten and bring back: what the shelf held is right."""
+    rng = seeded(seed)
+    desk = started(5_000)
+    folds = 0
+    for turn in range(90):
+        texts = [f"def total_{rng.choice(range(40))}(items): return {line}" for line in range(rng.choice((1, 9, 50)))]
+        arguments = msgspec.json.encode({"path": f"src/{turn % 9}.py", "text": "\n".join(texts)}).decode()
+        call = Call(id=f"c{turn}", name="write_file", arguments=arguments)
+        desk.add("assistant", f"Step {turn}: total_{rng.choice(range(40))}.", tool_calls=[call])
+        desk.add("tool", "\n".join(texts[::-1]), tool_call_id=f"c{turn}", tool_name="write_file")
+        folds += desk.window().batch is not None
+        fresh = Desk(5_000)
+        fresh.log, fresh.folds, fresh.view = desk.log, desk.folds, desk.view
+        now, anew = desk.window(), fresh.window()
+        assert now.messages == anew.messages
+        assert now.report == anew.report
+        assert desk.shelf.messages.keys() <= {message.seq for message in now.messages}
+    assert folds > 4
+
+
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [
+        ({}, '{"path":"src/shop/module_0.py"}'),  # the second fold shows what the first one hid
+        ({"c0": '{"path":"…"}'}, '{"path":"…"}'),
+    ],
+)
+def test_what_an_earlier_fold_cut_is_not_taken_for_whole(then, shown):
+    """Arguments that the new stand-in leaves alone are those of the log, not those of the last window."""
+    desk = started()
+    work(desk, 2)
+    for number, arguments in enumerate(({"c0": "{}"}, then), 1):
+        desk.folds.append(StandIn(3, "Step 0.", arguments, 20))
+        desk.event("folds", first=number, last=number, hidden=[], snapshot="")
+        (message,) = [message for message in desk.window().messages if message.seq == 3]
+        assert message.text == "Step 0."
+    assert message.tool_calls[0].arguments == shown
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from orihon.context.frame import Texts
+from orihon.context.pick import StandIn, apply
 from orihon.context.repair import Repairer
 from orihon.context.view import State
 from orihon.records import Message
@@ -31,22 +34,33 @@ class Draft(msgspec.Struct, kw_only=True):
 class Shelf:
     """The last window and its messages as it showed them, so that the next one only adds what is new.
 
-    It is no larger than a window, belongs to one task, and is emptied by whatever changes what is shown of them.
+    It is no larger than a window, belongs to one task, and is emptied by whatever changes what is shown of them; but
+    of a new fold it takes over what that left whole or only made shorter.
     """
 
     def __init__(self) -> None:
         self.state: State | None = None
+        self.stand_ins: Mapping[int, StandIn] = {}
         self.messages: dict[int, Message] = {}
         self.always: dict[int, Message] = {}
         self.draft: Draft | None = None
 
-    def look_at(self, state: State) -> None:
+    def look_at(self, state: State, stand_ins: Mapping[int, StandIn]) -> None:
         """Keep what is there as long as the same messages are shown in the same way."""
         before = self.state
-        if (
-            before is None
-            or any(getattr(before, name) != getattr(state, name) for name in SHOWN_BY)
-            or before.news != state.news[: len(before.news)]
-        ):
+        changed = [name for name in SHOWN_BY if getattr(before, name, None) != getattr(state, name)]
+        if before is None or changed not in ([], ["folds"]) or before.news != state.news[: len(before.news)]:
             self.messages, self.always, self.draft = {}, {}, None
-        self.state = state
+        elif changed:
+            self._fold(stand_ins)
+        self.state, self.stand_ins = state, stand_ins
+
+    def _fold(self, stand_ins: Mapping[int, StandIn]) -> None:
+        """Show messages by other stand-ins; where one hid what the other shows, the message has to be read again."""
+        known, self.messages, self.draft = self.messages, {}, None
+        for seq, message in known.items():
+            before, now = self.stand_ins.get(seq), stand_ins.get(seq)
+            if now is not None and (before is None or before.arguments.keys() <= now.arguments.keys()):
+                self.messages[seq] = apply(message, now)
+            elif now is before is None:
+                self.messages[seq] = message

@@ -62,7 +62,7 @@ def compose(
 ) -> Composed:
     """The window now; with a new batch of folds when it had become too full, or is nearly, by the share `ahead`."""
     shelf = shelf or Shelf()
-    shelf.look_at(view.state)
+    shelf.look_at(view.state, stand_ins)
     desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named)
     if policy.name != "fold":
         return desk.chosen(policy)
@@ -94,6 +94,7 @@ class _Desk:
         self.shelf, self.ui, self.named = shelf, ui, named
         self.view, self.read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
         covered = view.state.summary.ranges if view.state.summary else ()
         self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
@@ -136,6 +137,7 @@ class _Desk:
         wanted = {number for first, last in without(self.visible, hidden) for number in range(first, last + 1)}
         wanted -= self.always.keys()
         found = {number: message for number, message in self.shelf.messages.items() if number in wanted}
+        found |= {number: self.read_already[number] for number in wanted & self.read_already.keys() - found.keys()}
         missing = joined((number, number) for number in wanted - found.keys())
         for first, last in number_ranges.coarse(missing, GAP):
             found |= {message.seq: message for message in self.read(first, last) if message.seq in wanted}
@@ -153,10 +155,11 @@ class _Desk:
         if self.standing is not None:
             self._put(draft, "sticky files", self.standing)
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)
+        known, self.shelf.messages = self.shelf.messages, {}
         for message in rest:
             self._tell(draft, message.seq)
             stand_in = stand_ins.get(message.seq)
-            ready = stand_in is None or self.shelf.messages.get(message.seq) is message
+            ready = stand_in is None or known.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
@@ -290,15 +293,18 @@ class _Desk:
             end = last
             while end >= first:
                 if tokens > CONSIDERED_TOKENS:
-                    older = number_ranges.upto(self.visible, end)
-                    return [message for _, message in sorted((self.always | found).items())], older
+                    return self._in_order(found), number_ranges.upto(self.visible, end)
                 begin = max(first, end - size + 1)
                 page = {message.seq: message for message in self.read(begin, end)}
                 tokens += sum(message.tokens for message in page.values())
                 found |= page
                 end = begin - 1
                 size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
-        return [message for _, message in sorted((self.always | found).items())], ()
+        return self._in_order(found), ()
+
+    def _in_order(self, found: dict[int, Message]) -> list[Message]:
+        self.read_already = found
+        return [message for _, message in sorted((self.always | found).items())]
 
     def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges, most: float) -> tuple[Draft, Ranges]:
         """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits.

@@ -280,7 +280,11 @@ def _start(name: str, source: Source, first: int, directory: int, more: int) -> 
     """Where to begin to read so that number `first` is not missed; `more` lines come behind the whole ones."""
     if first < 0:
         return start_of_last(source, max(0, -first - more))
-    if first <= 1 or name != "messages" or not exists("messages.idx", directory):
+    if first <= 1:
+        return 0
+    if name != "messages":
+        return _start_counted(name, source, first)
+    if not exists("messages.idx", directory):
         return 0
     fd = open_file("messages.idx", os.O_RDONLY, directory)
     try:
@@ -290,6 +294,26 @@ def _start(name: str, source: Source, first: int, directory: int, more: int) -> 
     # numbers grow, so whatever is not before `first` stands behind any message that is; and an index that points
     # elsewhere is not believed: the list is read from its beginning instead
     return entry.offset if entry is not None and stands(entry, source) else 0
+
+
+def _start_counted(name: str, source: Source, first: int) -> int:
+    """Where number `first` begins in a list without an index: as many lines before the end as there are numbers.
+
+    Where lines are missing this is too early, which does no harm. Where there are more, the list is read from its
+    beginning.
+    """
+    newest = _number_at(name, source, start_of_last(source, 1))
+    start = start_of_last(source, newest - first + 1) if newest >= first else 0
+    return start if 0 < _number_at(name, source, start) <= first else 0
+
+
+def _number_at(name: str, source: Source, offset: int) -> int:
+    """The number of the line that begins there; 0 when it cannot be read."""
+    kind = KINDS[name]
+    line = next(lines_from(source, offset), None)
+    with suppress(Corrupt):
+        return int(getattr(codec.decode_line((line and line.data) or b"", kind), LISTS[kind][1]))
+    return 0
 
 
 def _newlines_before(source: Source, offset: int) -> int:

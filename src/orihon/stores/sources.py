@@ -23,7 +23,8 @@ from orihon.codec import MAX_LINE_BYTES
 from orihon.errors import Corrupt
 from orihon.stores.files import write_all
 
-BLOCK_BYTES = 256 * 1024
+BLOCK_BYTES = 64 * 1024
+FIRST_BLOCK_BYTES = 16 * 1024  # a reader who wants a few lines should not wait for many
 
 # magic, deflate, "has extra field"; no time, no system; 12 bytes of extra field, of ours, 8 bytes long
 _HEADER = struct.Struct("<4sI2sHccHII")
@@ -165,11 +166,12 @@ def _blocks(source: Source) -> Iterator[bytes]:
 def lines_from(source: Source, offset: int, end: int | None = None) -> Iterator[Line]:
     """Whole lines from a place on; a last one without a newline is not there yet."""
     end = source.size if end is None else end
-    rest = b""
+    rest, size = b"", FIRST_BLOCK_BYTES
     while offset + len(rest) < end:
-        block = source.read_at(offset + len(rest), min(BLOCK_BYTES, end - offset - len(rest)))
+        block = source.read_at(offset + len(rest), min(size, end - offset - len(rest)))
         if not block:
             return
+        size = min(BLOCK_BYTES, size * 2)
         pieces = (rest + block).split(b"\n")
         for piece in pieces[:-1]:
             yield Line(offset, len(piece), piece)

@@ -1,15 +1,14 @@
 """The next fold, made while the model thinks.
 
 A fold of a large window takes a fifth of a second, a turn a few milliseconds. So when a window is handed out that is
-nearly full, a thread folds it at once. The stand-ins are stored, and mean nothing yet; the next window only says that
-they count from now on. Until then nothing looks different: whoever asks for the same window again, also after a crash,
-gets the same one. A fold that was not made ahead is made when it must be.
-
-The thread leaves nothing in memory: what it allocates has blocks of its own, which go back only when all of it is gone.
+nearly full, a thread folds it at once and lays out the window that follows. The stand-ins are stored, and mean nothing
+yet; the next window only says that they count from now on. Until then nothing looks different: whoever asks for the
+same window again, also after a crash, gets the same one. A fold that was not made ahead is made when it must be.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -35,6 +34,7 @@ class Prepared(NamedTuple):
     made_for: tuple[Any, ...]
     event: dict[str, Any]
     reasons: tuple[str, ...]
+    then: History  # when it counts
 
 
 class FoldAhead(Endings):
@@ -59,16 +59,25 @@ class FoldAhead(Endings):
                 self._prepared = self._made_ahead()
             except Exception as error:  # noqa: BLE001 - it is made, or fails, when it must be
                 self.log.warning("The next fold could not be made ahead: %s", error)
+            finally:
+                _give_back()
 
     def _made_ahead(self) -> Prepared | None:
+        made = self._laid_by() if self.row.status == "running" else None
+        if made is None:
+            return None
+        event, reasons = made
         history = self.history
-        composed = history.composed(ahead=AHEAD) if self.row.status == "running" else None
-        if composed is None or composed.batch is None:
+        return Prepared(history.last, _made_for(history), event, reasons, history.once_folded(event))
+
+    def _laid_by(self) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+        """Store the next batch of folds: the event that will make it count, and why it was made."""
+        composed = self.history.composed(ahead=AHEAD)
+        if composed.batch is None:
             return None
         if self.summariser is not None and summaries.kept_by(self, composed.batch.hidden) is not None:
             return None  # a summary should stand for what it leaves out
-        event = self.lay_by(composed.batch)
-        return Prepared(history.last, _made_for(history), event, composed.report.reasons)
+        return self.lay_by(composed.batch), composed.report.reasons
 
     def use_prepared(self) -> tuple[str, ...]:
         """Let what was made ahead count from here on, if it still fits; why it was made."""
@@ -79,9 +88,23 @@ class FoldAhead(Endings):
         if prepared.made_for != _made_for(self.history):
             return ()
         self.event("folds", **prepared.event)
+        self.history.lay_out(prepared.then)
         return prepared.reasons
+
+
+def _give_back() -> None:
+    """Return the memory that the fold has used: a thread has blocks of its own, and one that is in use keeps them all.
+
+    The C library does that by itself only at the end of what it has.
+    """
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - it takes memory, and most tasks never fold
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
+        if trim is not None:
+            trim(0)
 
 
 def _made_for(history: History) -> tuple[Any, ...]:
     view = history.view
-    return (view.tangents, *(getattr(view.state, name) for name in MADE_FOR))
+    return (history.frozen, view.tangents, *(getattr(view.state, name) for name in MADE_FOR))

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ class History:
         self._named = named_among(map(name_of, frozen.schemas)) if frozen.tools is not None else None
         self._recent: OrderedDict[int, Message] = OrderedDict()
         self._recent_bytes = 0
-        self._shelf = Shelf()
+        self.shelf = Shelf()
         self.stickies = Stickies(store, uuid)
         self._stand_ins: tuple[int, int, dict[int, StandIn]] = (0, 0, {})
         self._summaries: dict[int, str] = {}
@@ -240,11 +241,25 @@ class History:
             stand_ins=self._stood_in(),
             handles="unfold" in frozen.ours,
             policy=policy,
-            shelf=self._shelf,
+            shelf=self.shelf,
             named=self._named,
             ahead=ahead,
         )
         return made if tail is None else _with_tail(made, tail)
+
+    def once_folded(self, data: dict[str, Any]) -> History:
+        """What this will be when a batch of folds counts, with its window laid out."""
+        then = copy(self)
+        then.view = step(
+            self.view, Event(id=self.view.last_event + 1, after=self.last, type="folds", data=data, timestamp="")
+        )
+        then.shelf = copy(self.shelf)
+        then.composed()
+        return then
+
+    def lay_out(self, then: History) -> None:
+        """Take over the window that another one has laid out."""
+        self.shelf, self._stand_ins = then.shelf, then._stand_ins
 
     def window(self, composed: Composed) -> Window:
         """What the model gets."""
