@@ -254,6 +254,7 @@ class Lease(ABC):
         self.newest: Record | None = None  # what was appended last, as it is stored
         self._keys: OrderedDict[str, int] | None = None
         self._more: dict[str, int] = {}  # what was appended and not yet counted in the row
+        self._messages_said = -1  # what the row says of their number; sums are kept of it, and cost time
 
     # what each store does in its own way
 
@@ -291,13 +292,15 @@ class Lease(ABC):
         more, self._more = self._more, {}
         given = add or {}
         counts = {name: given.get(name, 0) + more.get(name, 0) for name in given | more if name not in changes}
+        messages = self.last(Message)
+        said = {} if messages == self._messages_said else {"message_count": messages}
         try:
-            return self.change(
-                *checked_changes({"message_count": self.last(Message)} | changes, counts, self.store.options.known)
-            )
+            row = self.change(*checked_changes(said | changes, counts, self.store.options.known))
         except BaseException:
             self._count(**more)
             raise
+        self._messages_said = row.message_count
+        return row
 
     def _count(self, **more: int) -> None:
         for name, number in more.items():

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from orihon.context import recall as lookup
-from orihon.context.ranges import without
+from orihon.context.ranges import contains
 from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
 from orihon.errors import OrihonError, StoreError, UsageError
@@ -57,7 +57,9 @@ class Calls(Branches):
         answered: set[str | None] = set(self._running)
         folds = self.history.view.state.folds
         # what a summary stands for, and what was left out whole, has been left behind
-        for message in self.history.backwards(without(self.history.uncovered, folds.hidden if folds else ())):
+        for message in self.history.backwards(self.history.uncovered):
+            if folds and contains(folds.hidden, message.seq):
+                continue
             if message.role == "tool":
                 answered.add(message.tool_call_id)
                 continue

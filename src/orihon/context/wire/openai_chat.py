@@ -25,7 +25,7 @@ from orihon.context.wire.pieces import (
     wire_id,
     words_of,
 )
-from orihon.records import Message
+from orihon.records import Message, Native
 
 PICTURES = "[pictures of the results above]"
 
@@ -57,7 +57,8 @@ def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = 
 def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any]:
     rendered: dict[str, Any] = {"role": "assistant", "content": text_of(message, load) or None}
     if message.tool_calls:
-        rendered |= _reasoning(message, model)
+        if message.native is not None:
+            rendered |= _reasoning(message.native, model)
         rendered["tool_calls"] = [
             {
                 "id": wire_id(call.id, _ID),
@@ -69,9 +70,8 @@ def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any
     return rendered
 
 
-def _reasoning(message: Message, model: str) -> dict[str, Any]:
-    native = message.native
-    if native is None or native.api != "openai" or not same_model(native.model, model):
+def _reasoning(native: Native, model: str) -> dict[str, Any]:
+    if native.api != "openai" or not same_model(native.model, model):
         return {}
     given = (item for item in native.items if isinstance(item, dict))
     return {name: item[name] for item in given for name in item if name in {"reasoning_content", "reasoning_details"}}
