@@ -75,6 +75,7 @@ _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KI
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}
 _ENCODER = msgspec.json.Encoder()
 
+_CONTAINERS = (dict, list, tuple, set, frozenset)  # a name: a union is built anew each time, and takes longer
 _BOM = b"\xef\xbb\xbf"
 _LONE_ESCAPE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -139,7 +140,7 @@ def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR
         return value if value.bit_length() < MAX_DIGITS * 3 else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
-    if not isinstance(value, dict | list | tuple | set | frozenset):
+    if not isinstance(value, _CONTAINERS):
         return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value))
     if len(outer) >= MAX_DEPTH:
         return TOO_DEEP

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Mask = Callable[..., str]
 
+_CONTAINERS = (dict, list, tuple)
+_LOOKED_AT = (str, *_CONTAINERS)
 _SHORTEST = 4
 _WORDS = frozenset((b"password", b"string", b"hidden", b"required", b"optional", b"true", b"false", b"null", b"none"))
 
@@ -31,7 +33,7 @@ def mask_value(value: Any, *, known: KnownSecrets | None = None, by: Mask = mask
     while True:
         container, items, out = frames[-1]
         for key, item in items:
-            if isinstance(item, dict | list | tuple):
+            if isinstance(item, _CONTAINERS) and not _is_of_numbers(item):
                 frames.append((item, _items(item), []))
                 break
             out.append(_masked(key, item, known, by))
@@ -40,6 +42,11 @@ def mask_value(value: Any, *, known: KnownSecrets | None = None, by: Mask = mask
             if not frames:
                 return out[0]
             frames[-1][2].append(_rebuilt(container, out, known, by))
+
+
+def _is_of_numbers(container: Any) -> bool:
+    """Whether there is nothing to look at, as in the thousands of pairs that say which messages are shown."""
+    return not isinstance(container, dict) and not any(isinstance(item, _LOOKED_AT) for item in container)
 
 
 def _items(container: Any) -> Iterator[tuple[object, Any]]:
