@@ -27,7 +27,7 @@ from orihon.stores.index import NAME as INDEX
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.recovery import load
 from orihon.stores.sources import BLOCK_BYTES, GzipSource, PlainSource, compress
-from orihon.stores.state import encode_handoff, encode_state
+from orihon.stores.state import encode_handoff, write_state
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
@@ -165,6 +165,6 @@ def _content_bytes(directory: int) -> int:
 def _say(store: JsonlStore, directory: int, row: TaskRow, archived: Archived, packed_bytes: int | None) -> TaskRow:
     changes = {"archived": archived, "packed_bytes": packed_bytes}
     row = msgspec.structs.replace(row, **changes)
-    replace_file("state.json", encode_state(row), directory, durable=True)
+    write_state(row, directory, durable=True, lasting=True)
     store.database.write(lambda connection: rows.update(connection, row.uuid, changes, {}))
     return row

@@ -16,7 +16,7 @@ from orihon.errors import LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailabl
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import rows
 from orihon.stores.base import LISTS, Lease
-from orihon.stores.files import disk_errors, exists, open_directory, replace_file, size_of, sync
+from orihon.stores.files import disk_errors, exists, open_directory, open_file, replace_file, size_of, sync
 from orihon.stores.heartbeat import Heartbeat
 from orihon.stores.identity import me
 from orihon.stores.index import Index, entry_of, open_index
@@ -26,7 +26,7 @@ from orihon.stores.lockfile import LockFile
 from orihon.stores.making import make, unmake
 from orihon.stores.numbers import newest
 from orihon.stores.recovery import load, settle, thaw
-from orihon.stores.state import encode_handoff, encode_state
+from orihon.stores.state import KEPT, encode_handoff, write_state
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
@@ -48,6 +48,7 @@ class JsonlLease(Lease):
         self._pid = os.getpid()
         self._closed = False
         self._lists: dict[str, ListFile] = {}
+        self._must_last = False  # a state that was to last may be written by half: the next one has to, then
         self._names_changed = True  # whoever wrote here before us may have died before he synced them
         self._folders: dict[str, int] = {}
         owner = me()
@@ -71,7 +72,8 @@ class JsonlLease(Lease):
         if not self._packed:
             self._open_lists(there)
         self._lock_file.say(self.fence)
-        self._save({"fence": self.fence}, durable=False, whole_row=True)
+        # what the last holder left must last, before we write states that need not
+        self._save({"fence": self.fence}, lasting=self.fence > 1 or not exists(KEPT, self._directory), whole_row=True)
 
     def _open_lists(self, names: list[str]) -> None:
         for name in names:
@@ -83,7 +85,7 @@ class JsonlLease(Lease):
         """Somebody wants to write what retention had compressed; the state first, so that it is compressed again."""
         if self._packed:
             with disk_errors(f"Task {self.uuid} cannot be unpacked"):
-                self._save({"archived": "", "packed_bytes": None}, durable=False)
+                self._save({"archived": "", "packed_bytes": None}, lasting=False)
                 self._open_lists([name for name, field in LISTS.values() if field and self._is_there(name)])
             self._packed = False
 
@@ -163,7 +165,7 @@ class JsonlLease(Lease):
             moves = changes.get("status", self.row.status) != self.row.status
             if moves:
                 self.sync()
-            self._save(changes, add, durable=moves and self._durable)
+            self._save(changes, add, lasting=moves)
             return self.row
 
     def sync(self) -> None:
@@ -177,6 +179,18 @@ class JsonlLease(Lease):
             if self._index is not None:
                 with suppress(OSError):  # an index that cannot be written is caught up on the next open
                     self._index.flush()
+
+    def _sync_state(self) -> None:
+        if self._state_lasts or not self._durable:
+            return
+        try:
+            fd = open_file("state.json", os.O_RDONLY, self._directory)
+            try:
+                sync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise OutcomeUnknown(f"The state of {self.uuid} could not be synced: {error.strerror}.") from error
 
     def _sync_names(self) -> None:
         try:
@@ -194,6 +208,7 @@ class JsonlLease(Lease):
             if self._closed:
                 return
             try:
+                self._sync_state()
                 self._names_changed = True  # the state was put in its place by name
                 self.sync()
             finally:
@@ -219,15 +234,17 @@ class JsonlLease(Lease):
             raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
 
     def _save(
-        self, changes: dict[str, Any], add: dict[str, int] | None = None, *, durable: bool, whole_row: bool = False
+        self, changes: dict[str, Any], add: dict[str, int] | None = None, *, lasting: bool, whole_row: bool = False
     ) -> None:
         """State, directory, row: in this order, so that a crash between two of them can be finished."""
         sums = {name: getattr(self.row, name) + more for name, more in (add or {}).items()}
         changes = {"updated_at": codec.now()} | changes | sums
         row = msgspec.structs.replace(self.row, **changes)
         if row.handoff is not None and (whole_row or not changes.keys().isdisjoint(HANDOFF)):
-            replace_file("handoff.json", encode_handoff(row), self._directory, durable=durable, whole=self._durable)
-        replace_file("state.json", encode_state(row), self._directory, durable=durable, whole=self._durable)
+            replace_file("handoff.json", encode_handoff(row), self._directory, durable=False, whole=self._durable)
+        self._must_last = lasting = lasting or self._must_last
+        self._state_lasts = write_state(row, self._directory, durable=self._durable, lasting=lasting)
+        self._must_last = False
         try:
             if whole_row or row.status != self.row.status:
                 settle(self.store, self.uuid, row)

@@ -20,7 +20,7 @@ from orihon.records import Metadata, Status, TaskRow
 from orihon.stores.files import directory_handle, disk_errors, open_directory, replace_file, sync_directory
 from orihon.stores.lockfile import LockFile
 from orihon.stores.newrow import first_row
-from orihon.stores.state import DIRECTORIES, encode_metadata, encode_state
+from orihon.stores.state import DIRECTORIES, encode_metadata, write_state
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
@@ -70,7 +70,7 @@ def _hidden(path: Path, uuid: str) -> tuple[int, LockFile]:
 
 
 def _fill(directory: int, metadata: Metadata, row: TaskRow, *, durable: bool) -> None:
-    replace_file("state.json", encode_state(row), directory, durable=durable)
+    write_state(row, directory, durable=durable, lasting=True)
     replace_file("metadata.json", encode_metadata(metadata), directory, durable=durable)
 
 

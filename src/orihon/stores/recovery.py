@@ -30,9 +30,8 @@ from orihon.stores.files import (
     write_all,
 )
 from orihon.stores.lockfile import NAME, LockFile
-from orihon.stores.newrow import first_row
 from orihon.stores.sources import BLOCK_BYTES, open_gzip
-from orihon.stores.state import DIRECTORIES, decode_row
+from orihon.stores.state import DIRECTORIES, KEPT, decode_row, row_left
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
@@ -130,12 +129,9 @@ def load(store: JsonlStore, uuid: str, directory: int) -> tuple[Metadata, TaskRo
         return metadata, decode_row(metadata, read_file("state.json", directory))
     except (Corrupt, FileNotFoundError) as error:
         store.report(Problem(uuid, "state.json", 0, f"{error}; it is written again from what is left"))
-    place = store.place_of(uuid)
-    for row in rows.find(store.database, Query(uuid=uuid, limit=1)):
-        if DIRECTORIES[row.status] == place:
-            return metadata, row
-    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
-    return metadata, first_row(metadata, status, fence=0)
+    known = next(rows.find(store.database, Query(uuid=uuid, limit=1)), None)
+    kept = read_file(KEPT, directory) if exists(KEPT, directory) else b""
+    return metadata, row_left(metadata, store.place_of(uuid) or "", kept=kept, known=known)
 
 
 def settle(store: JsonlStore, uuid: str, row: TaskRow) -> None:

@@ -7,14 +7,19 @@ people, what a task that ended leaves to the next one; nobody reads it back.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from orihon import codec
-from orihon.errors import Corrupt
+from orihon.errors import Corrupt, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
+from orihon.stores.files import replace_file
 from orihon.stores.newrow import first_row
+
+KEPT = ".state.json"
 
 DIRECTORIES: dict[Status, str] = {
     "pending": "pending",
@@ -32,6 +37,26 @@ _FIELDS = (
     *("process_id", "hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
     *("summarised_tokens", "summary_tokens"),
 )
+
+
+def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -> bool:
+    """Put `state.json` in place of the one before; whether it lasts.
+
+    It changes four times in a turn, and nobody waits for the disk each time: a power cut may leave nothing of it. What
+    must last, a status above all, is synced where that is wanted, and kept under a second name until the next such one.
+    The state of a task that ended always lasts, and needs no second name.
+    """
+    state, ended = encode_state(row), DIRECTORIES[row.status] == "completed"
+    replace_file("state.json", state, directory, durable=durable and ended, whole=durable and lasting)
+    if ended:
+        with suppress(OSError):  # nobody reads it where the state can be read, and that is on the disk
+            os.unlink(KEPT, dir_fd=directory)
+    elif lasting:
+        try:
+            replace_file(KEPT, state, directory, durable=durable)
+        except OSError as error:
+            raise OutcomeUnknown(f"state.json was written, but may not last: {error.strerror}.") from error
+    return lasting or ended
 
 
 def encode_state(row: TaskRow) -> bytes:
@@ -59,6 +84,18 @@ def encode_handoff(row: TaskRow) -> bytes:
 def encode_metadata(metadata: Metadata) -> bytes:
     """`metadata.json`, for people."""
     return msgspec.json.format(codec.encode(metadata), indent=2) + b"\n"
+
+
+def row_left(metadata: Metadata, place: str, *, kept: bytes, known: TaskRow | None) -> TaskRow:
+    """The row of a task whose state cannot be read: as it was kept, or newer in the table, or what its place says."""
+    with suppress(Corrupt):
+        row = decode_row(metadata, kept)
+        newer = known is not None and known.status == row.status and (known.updated_at or "") > (row.updated_at or "")
+        return known if known is not None and newer else row
+    if known is not None and DIRECTORIES[known.status] == place:
+        return known
+    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
+    return first_row(metadata, status, fence=0)
 
 
 def decode_row(metadata: Metadata, state: bytes) -> TaskRow:

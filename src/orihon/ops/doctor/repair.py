@@ -23,7 +23,6 @@ from orihon.stores.files import (
     make_directory,
     open_file,
     read_file,
-    replace_file,
 )
 from orihon.stores.index import Index, rebuild
 from orihon.stores.jsonl import JsonlStore, file_of, open_list
@@ -32,7 +31,7 @@ from orihon.stores.lockfile import LockFile
 from orihon.stores.making import PLACES, clear_up
 from orihon.stores.recovery import load, recover, settle
 from orihon.stores.sources import Source, whole_size
-from orihon.stores.state import decode_row, encode_state
+from orihon.stores.state import decode_row, write_state
 
 
 class Bench(JsonlStore):
@@ -112,7 +111,7 @@ def _mend_state(bench: Bench, uuid: str, directory: int) -> None:
     except FileNotFoundError:
         pass
     if not exists("state.json", directory):
-        replace_file("state.json", encode_state(row), directory, durable=True)
+        write_state(row, directory, durable=True, lasting=True)
     settle(bench, uuid, row)
     bench.database.write(lambda connection: rows.insert(connection, row))
 

@@ -15,13 +15,12 @@ from orihon.errors import Corrupt, LeaseHeld
 from orihon.ops.doctor.entries import is_id
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.quiet import PeekedTable, Table, holder_of, open_quietly, peek, read_quietly, signature
-from orihon.records import Metadata, Status, TaskRow
+from orihon.records import Metadata, TaskRow
 from orihon.stores import rows
 from orihon.stores.database import SCHEMA_VERSION, Database
-from orihon.stores.files import sync_directory
+from orihon.stores.files import exists, sync_directory
 from orihon.stores.making import PLACES
-from orihon.stores.newrow import first_row
-from orihon.stores.state import DIRECTORIES, decode_row
+from orihon.stores.state import KEPT, decode_row, row_left
 
 NAME = "tasks.db"
 FRESH = ".tasks.db.new"
@@ -133,12 +132,10 @@ def _row(base: Path, place: str, uuid: str, old: Table | None) -> TaskRow | None
             metadata = codec.decode_line(read_quietly("metadata.json", directory, codec.MAX_LINE_BYTES), Metadata)
             with suppress(OSError, Corrupt):
                 return decode_row(metadata, read_quietly("state.json", directory, codec.MAX_LINE_BYTES))
+            kept = read_quietly(KEPT, directory, codec.MAX_LINE_BYTES) if exists(KEPT, directory) else b""
     except (OSError, Corrupt):
         return known
-    if known is not None and DIRECTORIES[known.status] == place:
-        return known
-    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
-    return first_row(metadata, status, fence=0)
+    return row_left(metadata, place, kept=kept, known=known)
 
 
 def _refuse_if_used(base: Path) -> None:
