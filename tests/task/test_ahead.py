@@ -1,6 +1,7 @@
 """Folds that are made while the model thinks: the same windows, without the wait."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,25 @@ def test_between_two_folds_windows_only_grow(task):
             assert messages[: len(before)] == before
         before = messages
     assert folds == len(folds_of(task)) >= 3
+
+
+def test_memory_is_given_back_where_it_matters(monkeypatch):
+    """A small process asks the C library for it, whichever that is; a large one, or a blind one, lets it be."""
+    asked = []
+
+    class Library:
+        def __init__(self, name):
+            self.malloc_trim = asked.append
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ctypes.CDLL", Library)
+        ahead._give_back()
+        assert asked == [0]
+        patch.setattr("ctypes.CDLL", lambda name: object())  # it knows no such thing
+        ahead._give_back()
+    monkeypatch.setattr("ctypes.CDLL", None)  # whoever calls it now fails
+    monkeypatch.setattr(ahead, "SMALL_BYTES", 1)
+    ahead._give_back()
+    monkeypatch.setattr(ahead, "SMALL_BYTES", 2**60)
+    monkeypatch.setattr(ahead, "STATUS", Path("/proc/nowhere"))
+    ahead._give_back()

@@ -23,8 +23,9 @@ from orihon.codec import MAX_LINE_BYTES
 from orihon.errors import Corrupt
 from orihon.stores.files import write_all
 
-BLOCK_BYTES = 64 * 1024
-FIRST_BLOCK_BYTES = 16 * 1024  # a reader who wants a few lines should not wait for many
+BLOCK_BYTES = 256 * 1024
+PIECE_BYTES = 64 * 1024  # that are read at once
+FIRST_PIECE_BYTES = 16 * 1024  # a reader who wants a few lines should not wait for many
 
 # magic, deflate, "has extra field"; no time, no system; 12 bytes of extra field, of ours, 8 bytes long
 _HEADER = struct.Struct("<4sI2sHccHII")
@@ -166,12 +167,12 @@ def _blocks(source: Source) -> Iterator[bytes]:
 def lines_from(source: Source, offset: int, end: int | None = None) -> Iterator[Line]:
     """Whole lines from a place on; a last one without a newline is not there yet."""
     end = source.size if end is None else end
-    rest, size = b"", FIRST_BLOCK_BYTES
+    rest, size = b"", FIRST_PIECE_BYTES
     while offset + len(rest) < end:
         block = source.read_at(offset + len(rest), min(size, end - offset - len(rest)))
         if not block:
             return
-        size = min(BLOCK_BYTES, size * 2)
+        size = max(min(PIECE_BYTES, size * 2), len(rest))  # a long line is not put together from many pieces
         pieces = (rest + block).split(b"\n")
         for piece in pieces[:-1]:
             yield Line(offset, len(piece), piece)
@@ -188,7 +189,7 @@ def lines_from(source: Source, offset: int, end: int | None = None) -> Iterator[
 def _length_of_line(source: Source, offset: int, end: int) -> int | None:
     """How long a very long line is, without keeping it; None when it does not end."""
     place = offset
-    while place < end and (block := source.read_at(place, min(BLOCK_BYTES, end - place))):
+    while place < end and (block := source.read_at(place, min(PIECE_BYTES, end - place))):
         found = block.find(b"\n")
         if found >= 0:
             return place + found - offset
@@ -200,7 +201,7 @@ def whole_size(source: Source) -> int:
     """The size up to and including the last newline; what comes after it is torn or not written yet."""
     place = source.size
     while place > 0:
-        start = max(0, place - BLOCK_BYTES)
+        start = max(0, place - PIECE_BYTES)
         found = source.read_at(start, place - start).rfind(b"\n")
         if found >= 0:
             return start + found + 1
@@ -213,7 +214,7 @@ def start_of_last(source: Source, count: int) -> int:
     place = whole_size(source)
     wanted = count + 1  # the newline before the first of them
     while place > 0:
-        start = max(0, place - BLOCK_BYTES)
+        start = max(0, place - PIECE_BYTES)
         block = source.read_at(start, place - start)
         here = block.count(b"\n")
         if here < wanted:

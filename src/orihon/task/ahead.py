@@ -8,9 +8,11 @@ same window again, also after a crash, gets the same one. A fold that was not ma
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -23,6 +25,8 @@ from orihon.task.history import History
 AHEAD = 0.03  # of the limit, before `fold_at`: a few turns
 LEAST_TOKENS = 20_000  # a smaller window is folded in no time
 HAND_OVER_SECONDS = 0.1
+SMALL_BYTES = 256 * 1024 * 1024
+STATUS = Path("/proc/self/statm")
 
 MADE_FOR = ("ranges", "folds", "summaries", "pins", "sticky")  # of a view: what a batch of folds depends on
 
@@ -59,8 +63,7 @@ class FoldAhead(Endings):
                 self._prepared = self._made_ahead()
             except Exception as error:  # noqa: BLE001 - it is made, or fails, when it must be
                 self.log.warning("The next fold could not be made ahead: %s", error)
-            finally:
-                _give_back()
+        _give_back()
 
     def _made_ahead(self) -> Prepared | None:
         made = self._laid_by() if self.row.status == "running" else None
@@ -95,14 +98,23 @@ class FoldAhead(Endings):
 def _give_back() -> None:
     """Return the memory that the fold has used: a thread has blocks of its own, and one that is in use keeps them all.
 
-    The C library does that by itself only at the end of what it has.
+    The C library does that by itself only at the end of what it has. In a large process it would take long, and a few
+    megabytes do not matter.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and _resident_bytes() < SMALL_BYTES:
         import ctypes  # noqa: PLC0415 - it takes memory, and most tasks never fold
 
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
         if trim is not None:
             trim(0)
+
+
+def _resident_bytes() -> int:
+    """What the process takes; very much where that cannot be told."""
+    try:
+        return int(STATUS.read_bytes().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return sys.maxsize
 
 
 def _made_for(history: History) -> tuple[Any, ...]:
