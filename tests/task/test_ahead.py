@@ -190,14 +190,14 @@ def test_memory_is_given_back_where_it_matters(monkeypatch):
     asked = []
 
     class Library:
-        def __init__(self, name):
+        def __init__(self, _):
             self.malloc_trim = asked.append
 
     with monkeypatch.context() as patch:
         patch.setattr("ctypes.CDLL", Library)
         ahead._give_back()
         assert asked == [0]
-        patch.setattr("ctypes.CDLL", lambda name: object())  # it knows no such thing
+        patch.setattr("ctypes.CDLL", lambda _: object())  # it knows no such thing
         ahead._give_back()
     monkeypatch.setattr("ctypes.CDLL", None)  # whoever calls it now fails
     monkeypatch.setattr(ahead, "SMALL_BYTES", 1)
