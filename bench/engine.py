@@ -2,7 +2,8 @@
 
 A turn is `window()`, its rendering for OpenAI, `add_reply()`, `pending_calls()` and one `tool()` whose result has
 3.5 kB. The model needs no time, but when the next fold is being made: then it thinks until that is done, as every real
-one does.
+one does. After each turn the disk is given the same lines, replacements and syncs without an engine, so that it can be
+told from it in the same run: disks of shared machines have bad moments.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from orihon.settings import ContextStorage, Settings
 
 TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
 AROUND = 200  # turns that a figure is taken of
-RESULT_CHARS = 3_500
+RESULT_CHARS, STATE_BYTES = 3_500, 1_000
 PARTS = ("window()", "openai()", "add_reply()", "pending_calls()", "tool()")
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -31,12 +32,13 @@ TOOLS: list[dict[str, Any]] = [
 
 
 class Turn(NamedTuple):
-    """How long each part took, how much of it the processor worked, and whether there was a fold."""
+    """How long each part took, how much of it the processor worked, whether there was a fold, and the disk alone."""
 
     parts: list[float]
     cpu: float
     folded: bool  # whether the window was folded since the one before
     ahead: float  # seconds that the next fold took while the model thought
+    disk: float  # seconds for the same lines and syncs without an engine
 
     @property
     def ms(self) -> float:
@@ -47,12 +49,14 @@ def main() -> None:
     """Print the figures."""
     runs = {name: _run(name) for name in ("turn", "os")}
     print(f"A task of {TURNS:,} turns in plain files, a window of 128,000 tokens; ms, all turns:\n")
-    print("| durability | turns | p50 | p90 | p99 | p50 of the processor's time | p99 |\n|---|---|---|---|---|---|---|")
+    print("| durability | turns | p50 | p90 | p99 | the processor: p50 | p99 | the disk alone: p50 | p99 |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, turns in runs.items():
         for first, some in ((1, turns[:AROUND]), (TURNS - AROUND + 1, turns[-AROUND:]), (1, turns)):
             wall = statistics.quantiles([turn.ms for turn in some], n=100)
             cpu = statistics.quantiles([turn.cpu * 1000 for turn in some], n=100)
-            figures = (wall[49], wall[89], wall[98], cpu[49], cpu[98])
+            disk = statistics.quantiles([turn.disk * 1000 for turn in some], n=100)
+            figures = (wall[49], wall[89], wall[98], cpu[49], cpu[98], disk[49], disk[98])
             label = f"{first:,} to {first + len(some) - 1:,}"
             print(f"| `{name}` | {label} | {' | '.join(f'{figure:.2f}' for figure in figures)} |")
     print("\nWhere the time goes, p50 in ms over all turns:\n")
@@ -78,10 +82,11 @@ def _run(durability: Literal["turn", "os"]) -> list[Turn]:
     ):
         task.add("system", "You fix bugs.")
         task.add("user", "Fix the basket.")
-        return [_turn(task, number) for number in range(1, TURNS + 1)]
+        disk = _Disk(Path(folder), synced=durability != "os")
+        return [_turn(task, number, disk) for number in range(1, TURNS + 1)]
 
 
-def _turn(task: orihon.Task, number: int) -> Turn:
+def _turn(task: orihon.Task, number: int, disk: _Disk) -> Turn:
     answer, result = reply(number), passage(number, RESULT_CHARS)
     clock, began = _Clock(), time.thread_time()
     window = clock.time(task.window)
@@ -90,7 +95,8 @@ def _turn(task: orihon.Task, number: int) -> Turn:
     clock.time(lambda: task.add_reply(answer))
     (call,) = clock.time(task.pending_calls)
     clock.time(lambda: _use(task, call, result))
-    return Turn(clock.times, time.thread_time() - began, bool(window.report.reasons), ahead)
+    worked = time.thread_time() - began
+    return Turn(clock.times, worked, bool(window.report.reasons), ahead, disk.turn())
 
 
 def _think() -> float:
@@ -105,6 +111,27 @@ def _think() -> float:
 def _use(task: orihon.Task, call: Any, result: str) -> None:
     with task.tool(call) as run:
         run.result = result
+
+
+class _Disk:
+    """What a turn asks of the disk: lines for three lists, four times a state, and a sync of each list."""
+
+    def __init__(self, folder: Path, *, synced: bool) -> None:
+        names = ("messages", "tools", "events")
+        self._lists = [(folder / f"{name}.jsonl").open("ab", buffering=0) for name in names]
+        self._state, self._synced = folder / "state.json", synced
+
+    def turn(self) -> float:
+        began = time.perf_counter()
+        for _ in range(4):
+            new = self._state.with_suffix(".new")
+            new.write_bytes(b"x" * STATE_BYTES)
+            new.replace(self._state)
+        for file in self._lists:
+            file.write(b"x" * RESULT_CHARS)
+            if self._synced:
+                os.fsync(file.fileno())
+        return time.perf_counter() - began
 
 
 class _Clock:

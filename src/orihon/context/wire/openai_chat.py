@@ -7,7 +7,6 @@ model that made it, with the calls it led to: servers that expose it ask for it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,18 +17,18 @@ from orihon.context.wire.pieces import (
     Load,
     Piece,
     arguments_of,
+    made_id,
     pieces,
     plain_text,
     same_model,
     text_of,
-    wire_id,
     words_of,
 )
 from orihon.records import Message, Native
 
 PICTURES = "[pictures of the results above]"
 
-_ID = re.compile(r".{1,40}", re.DOTALL)
+LONGEST_ID = 40
 
 
 def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
@@ -61,13 +60,17 @@ def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any
             rendered |= _reasoning(message.native, model)
         rendered["tool_calls"] = [
             {
-                "id": wire_id(call.id, _ID),
+                "id": _id(call.id),
                 "type": "function",
                 "function": {"name": call.name, "arguments": arguments_of(call, load)},
             }
             for call in message.tool_calls
         ]
     return rendered
+
+
+def _id(id: str) -> str:
+    return id if 0 < len(id) <= LONGEST_ID else made_id(id)
 
 
 def _reasoning(native: Native, model: str) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def _result(message: Message, load: Load | None, pictures: list[Piece]) -> dict[
         text = words_of(shown)
         for image in (piece for piece in shown if isinstance(piece, Image)):
             pictures += [image.line, image]
-    return {"role": "tool", "tool_call_id": wire_id(message.tool_call_id or "", _ID), "content": text}
+    return {"role": "tool", "tool_call_id": _id(message.tool_call_id or ""), "content": text}
 
 
 def _shown(pictures: list[Piece]) -> dict[str, Any]:

@@ -97,8 +97,11 @@ def object_of(call: Call, load: Load | None) -> dict[str, Any]:
 
 def wire_id(id: str, allowed: re.Pattern[str]) -> str:
     """The id, or a stable one in its place where the provider would refuse it."""
-    if allowed.fullmatch(id):
-        return id
+    return id if allowed.fullmatch(id) else made_id(id)
+
+
+def made_id(id: str) -> str:
+    """A stable id in place of one that a provider would refuse."""
     return f"id-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
