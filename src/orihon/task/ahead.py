@@ -8,6 +8,7 @@ same window again, also after a crash, gets the same one. A fold that was not ma
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -96,14 +97,17 @@ class FoldAhead(Endings):
 
 
 def _give_back() -> None:
-    """Return the memory that the fold has used: a thread has blocks of its own, and one that is in use keeps them all.
+    """Return the memory that the fold has used, now that there is time for it.
 
-    The C library does that by itself only at the end of what it has. In a large process it would take long, and a few
-    megabytes do not matter.
+    Python would look for garbage some turns later, when somebody waits. And a thread has blocks of its own, all of
+    which the C library keeps while one of them is in use. In a large process both would take long, and a few megabytes
+    do not matter.
     """
     if sys.platform == "linux" and _resident_bytes() < SMALL_BYTES:
         import ctypes  # noqa: PLC0415 - it takes memory, and most tasks never fold
 
+        if gc.isenabled():
+            gc.collect()
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
         if trim is not None:
             trim(0)
