@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,6 +27,7 @@ from orihon.task.history import History
 AHEAD = 0.03  # of the limit, before `fold_at`: a few turns
 LEAST_TOKENS = 20_000  # a smaller window is folded in no time
 HAND_OVER_SECONDS = 0.1
+HEAD_START_SECONDS = 0.005
 SMALL_BYTES = 256 * 1024 * 1024
 STATUS = Path("/proc/self/statm")
 
@@ -60,6 +62,7 @@ class FoldAhead(Endings):
     def _fold_now(self, begun: SimpleQueue[None]) -> None:
         with self.lock:
             begun.put(None)
+            time.sleep(HEAD_START_SECONDS)  # whoever got the window sends it first, and does not wait for us
             try:
                 self._prepared = self._made_ahead()
             except Exception as error:  # noqa: BLE001 - it is made, or fails, when it must be
