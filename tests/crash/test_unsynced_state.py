@@ -1,5 +1,7 @@
 """`state.json` is not synced in every turn: what a power cut may leave of it, and what is made of that."""
 
+import os
+
 import pytest
 
 import orihon
@@ -123,6 +125,30 @@ def test_a_turn_waits_for_three_lists_and_nothing_else(place):
             turn(task, calling(("read_file", {"path": "last.py"})), ["text"])
         assert calls.count("fsync") == 3
         assert calls.count("replace") == 4  # of `state.json`, before and after the model and the tool
+
+
+def test_lists_are_on_their_way_together(place, monkeypatch):
+    """The disk has begun with all of them before it is waited for; a hint that it does not take is no error."""
+    steps = []
+    fsync = os.fsync
+    monkeypatch.setattr("os.fsync", lambda fd: steps.append("wait") or fsync(fd))
+    with orihon.open(place, settings=Settings()) as engine, engine.start(KEY, tools=TOOLS) as task:
+        for number in range(3):
+            task.add("user", "Go on.")
+            turn(task, calling(("read_file", {"path": f"{number}.py"})), ["text"])
+        monkeypatch.setattr("os.posix_fadvise", lambda *_: steps.append("begin"))
+        steps.clear()
+        task.lease.sync()
+        assert steps == ["begin"] * 3 + ["wait"] * 3
+
+        def refused(*_):
+            raise OSError(22, "Invalid argument")
+
+        monkeypatch.setattr("os.posix_fadvise", refused)
+        task.add("user", "Go on.")
+        steps.clear()
+        task.lease.sync()
+        assert steps == ["wait"]
 
 
 def test_messages_are_safe_whatever_became_of_the_state(place):

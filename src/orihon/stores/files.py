@@ -46,6 +46,16 @@ def sync_data(fd: int) -> None:
         sync(fd)
 
 
+def begin_sync(fd: int, offset: int, size: int) -> None:
+    """Let the disk begin with some bytes: files that are on their way together are synced sooner than one by one.
+
+    It is a hint, by the only call for it that Python has: "I do not need these" makes Linux write them at once.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
+
+
 def make_directory(path: Path) -> None:
     """A private directory, with its parents; one that is there already is made private."""
     missing = [path, *path.parents]

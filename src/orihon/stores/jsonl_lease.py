@@ -173,6 +173,8 @@ class JsonlLease(Lease):
         with self.lock:
             if self._durable:
                 for list_file in self._lists.values():
+                    list_file.begin_sync()
+                for list_file in self._lists.values():
                     list_file.sync()
                 if self._names_changed:
                     self._sync_names()

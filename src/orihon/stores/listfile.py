@@ -16,7 +16,7 @@ from orihon import codec
 from orihon.errors import Corrupt, NotWritten, OutcomeUnknown
 from orihon.records import Record
 from orihon.stores.base import LISTS
-from orihon.stores.files import exists, open_file, sync, write_all
+from orihon.stores.files import begin_sync, exists, open_file, sync, write_all
 from orihon.stores.sources import PlainSource, lines_from, start_of_last, whole_size
 
 Report = Callable[[str, int, str], None]  # a file, an offset in it, and what is wrong there
@@ -58,6 +58,11 @@ class ListFile:
         self.size, self.last, self._unsynced = offset + len(line), number, True
         self.doubtful = False
         return offset
+
+    def begin_sync(self) -> None:
+        """Let the disk begin with what was appended since the last sync."""
+        if self._unsynced and self.synced:
+            begin_sync(self.fd, self.synced, self.size - self.synced)
 
     def sync(self) -> None:
         """What was appended is on the disk when this returns."""
