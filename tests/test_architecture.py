@@ -40,7 +40,7 @@ FLOORS = [
     ["records"],
     ["secrets"],
     ["keys"],
-    ["errors", "terminal"],
+    ["errors", "terminal", "heap"],
     ["__init__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -1,7 +1,6 @@
 """Folds that are made while the model thinks: the same windows, without the wait."""
 
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -183,30 +182,3 @@ def test_between_two_folds_windows_only_grow(task):
             assert messages[: len(before)] == before
         before = messages
     assert folds == len(folds_of(task)) >= 3
-
-
-def test_memory_is_given_back_where_it_matters(monkeypatch):
-    """A small process asks the C library for it, whichever that is; a large one, or a blind one, lets it be."""
-    asked = []
-
-    class Library:
-        def __init__(self, _):
-            self.malloc_trim = asked.append
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ahead, "SMALL_BYTES", 2**60)  # this process may be large
-        patch.setattr("ctypes.CDLL", Library)
-        patch.setattr("gc.collect", lambda: asked.append("garbage"))
-        ahead._give_back()
-        assert asked == ["garbage", 0]
-        patch.setattr("gc.isenabled", lambda: False)  # the program looks after that itself
-        ahead._give_back()
-        assert asked == ["garbage", 0, 0]
-        patch.setattr("ctypes.CDLL", lambda _: object())  # it knows no such thing
-        ahead._give_back()
-    monkeypatch.setattr("ctypes.CDLL", None)  # whoever calls it now fails
-    monkeypatch.setattr(ahead, "SMALL_BYTES", 1)
-    ahead._give_back()
-    monkeypatch.setattr(ahead, "SMALL_BYTES", 2**60)
-    monkeypatch.setattr(ahead, "STATUS", Path("/proc/nowhere"))
-    ahead._give_back()

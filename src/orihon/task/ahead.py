@@ -8,16 +8,13 @@ same window again, also after a crash, gets the same one. A fold that was not ma
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from orihon import heap
 from orihon.context.frame import Report
 from orihon.task import summaries
 from orihon.task.endings import Endings
@@ -28,8 +25,6 @@ AHEAD = 0.03  # of the limit, before `fold_at`: a few turns
 LEAST_TOKENS = 20_000  # a smaller window is folded in no time
 HAND_OVER_SECONDS = 0.1
 HEAD_START_SECONDS = 0.005
-SMALL_BYTES = 256 * 1024 * 1024
-STATUS = Path("/proc/self/statm")
 
 MADE_FOR = ("ranges", "folds", "summaries", "pins", "sticky")  # of a view: what a batch of folds depends on
 
@@ -67,7 +62,7 @@ class FoldAhead(Endings):
                 self._prepared = self._made_ahead()
             except Exception as error:  # noqa: BLE001 - it is made, or fails, when it must be
                 self.log.warning("The next fold could not be made ahead: %s", error)
-        _give_back()
+        heap.clear_up()
 
     def _made_ahead(self) -> Prepared | None:
         made = self._laid_by() if self.row.status == "running" else None
@@ -97,31 +92,6 @@ class FoldAhead(Endings):
         self.event("folds", **prepared.event)
         self.history.lay_out(prepared.then)
         return prepared.reasons
-
-
-def _give_back() -> None:
-    """Return the memory that the fold has used, now that there is time for it.
-
-    Python would look for garbage some turns later, when somebody waits. And a thread has blocks of its own, all of
-    which the C library keeps while one of them is in use. In a large process both would take long, and a few megabytes
-    do not matter.
-    """
-    if sys.platform == "linux" and _resident_bytes() < SMALL_BYTES:
-        import ctypes  # noqa: PLC0415 - it takes memory, and most tasks never fold
-
-        if gc.isenabled():
-            gc.collect()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
-        if trim is not None:
-            trim(0)
-
-
-def _resident_bytes() -> int:
-    """What the process takes; very much where that cannot be told."""
-    try:
-        return int(STATUS.read_bytes().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except OSError:
-        return sys.maxsize
 
 
 def _made_for(history: History) -> tuple[Any, ...]:

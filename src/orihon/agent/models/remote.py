@@ -16,10 +16,10 @@ import httpx2
 from orihon.agent.models.base import AGAIN, Tell, was_cut
 from orihon.agent.models.cache import ReplyCache
 from orihon.agent.models.failures import UNREADABLE, Account, Told, failure_of, unreadable
-from orihon.agent.models.heap import give_back
 from orihon.agent.models.patience import Failure, Patience
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError
+from orihon.heap import give_back
 from orihon.records import Message
 from orihon.task.window import Window
 
