@@ -5,7 +5,7 @@ import shutil
 from pathlib import PurePosixPath
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from orihon.conversation.shadow import Shadow
 from orihon.testing.faults import DEEP, fast_place
@@ -141,6 +141,8 @@ class Model:
             self.here.shadow = Shadow(moved, self.here.files)
 
 
+@example([("file", "a/x", b""), ("take",), ("link", "a", "a"), ("take",)])  # a link that leads to itself
+@example([("file", "b/deep/z", b"1\n"), ("take",), ("link", "b", "b/deep"), ("take",), ("restore", 0, True)])
 @settings(max_examples=150 if DEEP else 12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(operations, min_size=4, max_size=14))
 def test_the_workspace_is_what_the_model_says(steps):

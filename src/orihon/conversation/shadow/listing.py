@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from orihon.conversation.shadow.git import Git, names
@@ -20,6 +21,7 @@ MAX_NESTED = 20  # repositories inside one another that are looked into
 _PLACEHOLDER = ".orihon-looks-inside"
 _NO_BYTES = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
 _CLOSED = re.compile(rb"could not open directory '(.*)/': (.*)")
+_LOOP = b"levels of symbolic links"
 _STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
 _IGNORED = ("ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
 
@@ -68,10 +70,23 @@ def _look(git: Git) -> tuple[Listing, list[str]]:
             listing.versions[path] = mode, blob
             if kind[0] == "D":
                 listing.unseen.add(path)
+    if _LOOP in complained:
+        listing.versions.update([*_behind_loops(git, listing.versions)])
     for found in filter(None, map(_CLOSED.search, complained.splitlines())):
         path = os.fsdecode(found[1]).removeprefix(git.ground.prefix)
         listing.closed.append(Skipped(path, f"cannot be looked into: {found[2].decode()}"))
     return listing, nested
+
+
+def _behind_loops(git: Git, versions: dict[str, Version]) -> Iterator[tuple[str, Version]]:
+    """What was below a directory that is now a link which leads to itself: git cannot tell that it is gone."""
+    for line in names(git.run("ls-tree", "-r", "-z", "--full-tree", "HEAD")):
+        about, _, path = line.partition("\t")
+        mode, _, blob = about.split(" ")
+        path = path.removeprefix(git.ground.prefix)
+        above = (str(parent) for parent in PurePosixPath(path).parents)
+        if path not in versions and any(versions.get(parent) == ABSENT for parent in above):
+            yield path, (mode, blob)
 
 
 def ignored(git: Git) -> set[str]:
