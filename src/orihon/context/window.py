@@ -141,6 +141,10 @@ class _Desk:
         missing = joined((number, number) for number in wanted - found.keys())
         for first, last in number_ranges.coarse(missing, GAP):
             found |= {message.seq: message for message in self.read(first, last) if message.seq in wanted}
+        return self._in_order(found)
+
+    def _in_order(self, found: dict[int, Message]) -> list[Message]:
+        """Messages with those that are always shown."""
         return [message for _, message in sorted((self.always | found).items())]
 
     # what they look like
@@ -287,7 +291,7 @@ class _Desk:
 
     def _considered(self) -> tuple[list[Message], Ranges]:
         """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
-        found: dict[int, Message] = {}
+        found = self.read_already = {}
         tokens, size = 0, FIRST_PAGE
         for first, last in reversed(self.visible):
             end = last
@@ -301,10 +305,6 @@ class _Desk:
                 end = begin - 1
                 size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
         return self._in_order(found), ()
-
-    def _in_order(self, found: dict[int, Message]) -> list[Message]:
-        self.read_already = found
-        return [message for _, message in sorted((self.always | found).items())]
 
     def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges, most: float) -> tuple[Draft, Ranges]:
         """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits.

@@ -90,8 +90,9 @@ def row_left(metadata: Metadata, place: str, *, kept: bytes, known: TaskRow | No
     """The row of a task whose state cannot be read: as it was kept, or newer in the table, or what its place says."""
     with suppress(Corrupt):
         row = decode_row(metadata, kept)
-        newer = known is not None and known.status == row.status and (known.updated_at or "") > (row.updated_at or "")
-        return known if known is not None and newer else row
+        if known is not None and known.status == row.status and (known.updated_at or "") > (row.updated_at or ""):
+            return known
+        return row
     if known is not None and DIRECTORIES[known.status] == place:
         return known
     status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
