@@ -124,7 +124,7 @@ def test_a_turn_waits_for_three_lists_and_nothing_else(place):
         with Faults(watch=lambda name, *_: calls.append(name)):
             turn(task, calling(("read_file", {"path": "last.py"})), ["text"])
         assert calls.count("fsync") == 3
-        assert calls.count("replace") == 4  # of `state.json`, before and after the model and the tool
+        assert calls.count("link") == 4  # of `state.json`, before and after the model and the tool
 
 
 def test_lists_are_on_their_way_together(place, monkeypatch):

@@ -16,10 +16,11 @@ import msgspec
 from orihon import codec
 from orihon.errors import Corrupt, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores.files import replace_file
+from orihon.stores.files import drop_spares, replace_file, swap_file
 from orihon.stores.newrow import first_row
 
 KEPT = ".state.json"
+BLOCK = 1024  # bytes
 
 DIRECTORIES: dict[Status, str] = {
     "pending": "pending",
@@ -42,27 +43,36 @@ _FIELDS = (
 def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -> bool:
     """Put `state.json` in place of the one before; whether it lasts.
 
-    It changes four times in a turn, and nobody waits for the disk each time: a power cut may leave nothing of it. What
+    It changes four times in a turn, and nobody waits for the disk each time: a power cut may leave an older one. What
     must last, a status above all, is synced where that is wanted, and kept under a second name until the next such one.
     The state of a task that ended always lasts, and needs no second name.
     """
     state, ended = encode_state(row), DIRECTORIES[row.status] == "completed"
-    replace_file("state.json", state, directory, durable=durable and ended, whole=durable and lasting)
+    if not lasting and not ended:
+        swap_file("state.json", _padded(state), directory)
+        return False
+    drop_spares("state.json", directory)  # they are older than what is to last
+    replace_file("state.json", state, directory, durable=durable and ended, whole=durable)
     if ended:
         with suppress(OSError):  # nobody reads it where the state can be read, and that is on the disk
             os.unlink(KEPT, dir_fd=directory)
-    elif lasting:
+    else:
         try:
             replace_file(KEPT, state, directory, durable=durable)
         except OSError as error:
             raise OutcomeUnknown(f"state.json was written, but may not last: {error.strerror}.") from error
-    return lasting or ended
+    return True
 
 
 def encode_state(row: TaskRow) -> bytes:
     """`state.json`, for people: one line per field."""
     fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS}
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+
+
+def _padded(state: bytes) -> bytes:
+    """As long as most others, so that a power cut cannot leave the length of one with the bytes of another."""
+    return state[:-1].ljust(-(-len(state) // BLOCK) * BLOCK - 1) + b"\n"
 
 
 def encode_handoff(row: TaskRow) -> bytes:

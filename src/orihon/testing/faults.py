@@ -6,8 +6,8 @@
     ended = in_child(work, Fault(at=7, how="kill half"))
     ended.said                                   # what `work` had acknowledged when it was killed
 
-Counted are the calls through which Python code changes files: write, pwrite, fsync, ftruncate, rename, replace, mkdir,
-rmdir, unlink, and open when it creates or empties. What C libraries do by themselves (SQLite) is not seen here;
+Counted are the calls through which Python code changes files: write, pwrite, fsync, ftruncate, link, rename, replace,
+mkdir, rmdir, unlink, and open when it creates or empties. What C libraries do by themselves (SQLite) is not seen here;
 `strace_command` kills or fails a whole program at its n-th system call.
 
 A sweep takes `sampled` of its points, and all of them when ORIHON_DEEP is set.
@@ -32,7 +32,7 @@ import msgspec
 
 How = Literal["kill before", "kill half", "kill after", "fail", "fail half", "fail after"]
 
-CALLS = ("write", "pwrite", "fsync", "ftruncate", "rename", "replace", "mkdir", "rmdir", "unlink", "open")
+CALLS = ("write", "pwrite", "fsync", "ftruncate", "link", "rename", "replace", "mkdir", "rmdir", "unlink", "open")
 CHANGES = os.O_CREAT | os.O_TRUNC
 PATIENCE = 180  # seconds that a child may take
 DEEP = bool(os.environ.get("ORIHON_DEEP"))

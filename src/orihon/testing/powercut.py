@@ -28,11 +28,11 @@ Kind = Literal["file", "directory"]
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was done: to the bytes of `node`, or to a name in the directory `within`."""
 
-    verb: Literal["make", "remove", "rename", "write", "truncate", "sync", "mark"]
+    verb: Literal["make", "remove", "link", "rename", "write", "truncate", "sync", "mark"]
     node: int = 0
     within: int = 0
     name: str = ""
-    to: int = 0  # for a rename, the directory that the name moves to
+    to: int = 0  # for a rename or a link, the directory of the new name
     new_name: str = ""
     kind: Kind = "file"
     offset: int = 0
@@ -72,7 +72,7 @@ class Recorder:
         elif name == "write":
             appends = _is_appending(args[0])
             self._end = os.fstat(args[0]).st_size if appends else os.lseek(args[0], 0, os.SEEK_CUR)
-        elif name in {"rename", "replace"}:
+        elif name in {"link", "rename", "replace"}:
             self._end = os.stat(args[0], dir_fd=named.get("src_dir_fd"), follow_symlinks=False).st_ino
 
     def _after(self, name: str, args: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
@@ -93,11 +93,12 @@ class Recorder:
             case "unlink" | "rmdir":
                 within, entry = self._place(args[0], named.get("dir_fd"))
                 self._add(verb="remove", within=within, name=entry)
-            case "rename" | "replace":
+            case "link" | "rename" | "replace":
                 within, entry = self._place(args[0], named.get("src_dir_fd"))
                 to, new_name = self._place(args[1], named.get("dst_dir_fd"))
                 node = self._nodes[self._end]
-                self._add(verb="rename", within=within, name=entry, to=to, new_name=new_name, node=node)
+                verb = "link" if name == "link" else "rename"
+                self._add(verb=verb, within=within, name=entry, to=to, new_name=new_name, node=node)
 
     def _opened(self, args: tuple[Any, ...], named: dict[str, Any], fd: int) -> None:
         if not self._was_there:
@@ -164,7 +165,7 @@ class Disk:
 
     def _sync_names(self, node: int) -> None:
         """The names in one directory are safe; a rename is, when the directory that it leads to is."""
-        safe = [change for change in self._changes if (change.to if change.verb == "rename" else change.within) == node]
+        safe = [change for change in self._changes if (change.to if change.new_name else change.within) == node]
         for change in safe:
             _rename(self._names, change)
             if change.verb == "rename":  # the name under which it was made is history with it
@@ -224,7 +225,7 @@ def _rename(names: dict[int, dict[str, int]], change: Operation) -> None:
     if change.verb == "make":
         entries[change.name] = change.node
         return
-    if change.verb == "remove" or entries.get(change.name) == change.node:
+    if change.verb == "remove" or (change.verb == "rename" and entries.get(change.name) == change.node):
         entries.pop(change.name, None)
-    if change.verb == "rename":
+    if change.new_name:
         names[change.to][change.new_name] = change.node
