@@ -21,10 +21,11 @@ import orihon
 from bench.messages import passage, reply
 from orihon.keys import TaskKey
 from orihon.settings import ContextStorage, Settings
+from orihon.stores.files import open_directory, replace_file, swap_file
 
 TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
 AROUND = 200  # turns that a figure is taken of
-RESULT_CHARS, STATE_BYTES = 3_500, 1_000
+RESULT_CHARS, STATE_BYTES = 3_500, 1_024
 PARTS = ("window()", "openai()", "add_reply()", "pending_calls()", "tool()")
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -119,14 +120,13 @@ class _Disk:
     def __init__(self, folder: Path, *, synced: bool) -> None:
         names = ("messages", "tools", "events")
         self._lists = [(folder / f"{name}.jsonl").open("ab", buffering=0) for name in names]
-        self._state, self._synced = folder / "state.json", synced
+        self._folder, self._synced = open_directory(folder), synced
+        replace_file("state.json", b"x" * STATE_BYTES, self._folder, durable=False)
 
     def turn(self) -> float:
         began = time.perf_counter()
         for _ in range(4):
-            new = self._state.with_suffix(".new")
-            new.write_bytes(b"x" * STATE_BYTES)
-            new.replace(self._state)
+            swap_file("state.json", b"x" * STATE_BYTES, self._folder)
         for file in self._lists:
             file.write(b"x" * RESULT_CHARS)
             if self._synced:
