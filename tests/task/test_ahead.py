@@ -111,6 +111,17 @@ def test_whoever_needs_the_task_next_waits(task, monkeypatch):
     assert steps == ["folded", "replied"]
 
 
+def test_stand_ins_are_on_the_disk_before_somebody_waits_for_them(task, monkeypatch):
+    """The window that they count in has only its own lines to sync."""
+    steps = []
+    lay_by, sync = task.lay_by, task.lease.sync
+    monkeypatch.setattr(task, "lay_by", lambda batch: steps.append("folded") or lay_by(batch))
+    monkeypatch.setattr(task.lease, "sync", lambda: steps.append("synced") or sync())
+    until_nearly_full(task)
+    wait()
+    assert steps[-3:] == ["synced", "folded", "synced"]  # the first of them for the window
+
+
 def test_what_was_made_for_another_view_is_not_used(task):
     """A pin holds from the next fold on, so the next fold must know of it."""
     number = until_nearly_full(task)

@@ -79,7 +79,9 @@ class FoldAhead(Endings):
             return None
         if self.summariser is not None and summaries.kept_by(self, composed.batch.hidden) is not None:
             return None  # a summary should stand for what it leaves out
-        return self.lay_by(composed.batch), composed.report.reasons
+        event = self.lay_by(composed.batch)
+        self.lease.sync()  # now, and not when somebody waits for the next window
+        return event, composed.report.reasons
 
     def use_prepared(self) -> tuple[str, ...]:
         """Let what was made ahead count from here on, if it still fits; why it was made."""
