@@ -75,6 +75,7 @@ _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KI
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}
 _ENCODER = msgspec.json.Encoder()
 
+_USUAL = range(-(2**63), 2**63)
 _CONTAINERS = (dict, list, tuple, set, frozenset)  # a name: a union is built anew each time, and takes longer
 _BOM = b"\xef\xbb\xbf"
 _LONE_ESCAPE = re.compile(
@@ -149,7 +150,8 @@ def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR
     outer = (*outer, value)
     if isinstance(value, dict):
         return {clean_text(as_text(key)): clean_value(item, outer=outer) for key, item in value.items()}
-    return [clean_value(item, outer=outer) for item in value]
+    # most numbers are as they should be, and some lists hold thousands of them
+    return [item if type(item) is int and item in _USUAL else clean_value(item, outer=outer) for item in value]
 
 
 def as_text(value: Any) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Mask = Callable[..., str]
 
 _CONTAINERS = (dict, list, tuple)
-_LOOKED_AT = (str, *_CONTAINERS)
+_NUMBERS = frozenset((int, float, bool, type(None)))
 _SHORTEST = 4
 _WORDS = frozenset((b"password", b"string", b"hidden", b"required", b"optional", b"true", b"false", b"null", b"none"))
 
@@ -46,7 +46,7 @@ def mask_value(value: Any, *, known: KnownSecrets | None = None, by: Mask = mask
 
 def _is_of_numbers(container: Any) -> bool:
     """Whether there is nothing to look at, as in the thousands of pairs that say which messages are shown."""
-    return not isinstance(container, dict) and not any(isinstance(item, _LOOKED_AT) for item in container)
+    return not isinstance(container, dict) and _NUMBERS.issuperset(map(type, container))
 
 
 def _items(container: Any) -> Iterator[tuple[object, Any]]:
