@@ -95,7 +95,7 @@ def open_directory(path: Path | str, within: int | None = None) -> int:
             raise Refused(f"{path} is a link or not a directory; Orihon does not follow it.") from error
         raise
     try:
-        _make_private(fd, path, PRIVATE_DIRECTORY)
+        _make_private(fd, os.fstat(fd), path, PRIVATE_DIRECTORY)
     except BaseException:
         os.close(fd)
         raise
@@ -111,17 +111,17 @@ def open_file(name: str, flags: int, within: int) -> int:
             raise Refused(f"{name} is not a regular file; Orihon does not use it.") from error
         raise
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             raise Refused(f"{name} is not a regular file; Orihon does not use it.")  # noqa: TRY301
-        _make_private(fd, name, PRIVATE_FILE)
+        _make_private(fd, found, name, PRIVATE_FILE)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _make_private(fd: int, name: Path | str, mode: int) -> None:
-    found = os.fstat(fd)
+def _make_private(fd: int, found: os.stat_result, name: Path | str, mode: int) -> None:
     refuse_foreign(found, name)
     if stat.S_IMODE(found.st_mode) & ~mode:
         os.fchmod(fd, mode)
