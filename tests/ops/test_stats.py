@@ -1,7 +1,9 @@
 """`orihon stats`: what tasks add up to, beside the targets of the seeds."""
 
 import json
+import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -94,6 +96,26 @@ def test_figures_of_many_tasks(tmp_path):
     assert abs(measures["duration_growth"].value) < 0.5
     assert 0 < measures["compression_ratio"].value < 0.2
     assert found.users == sorted(found.users, key=lambda user: -user.tasks)
+
+
+def test_a_file_that_goes_away_does_not_take_its_task_with_it(tmp_path, monkeypatch):
+    """A task at work has temporary files all the time."""
+    url = url_of("jsonl", tmp_path)
+    fill(url)
+    before = json.loads(said("stats", "--disk", "--json", url=url))
+    listed = os.fwalk
+
+    def fwalk(*args, **options):
+        for place in listed(*args, **options):
+            with suppress(FileNotFoundError):
+                os.unlink("passing", dir_fd=place[-1])
+            yield place
+
+    for task in (tmp_path / "contexts/completed").iterdir():
+        (task / "passing").touch()
+    monkeypatch.setattr("os.fwalk", fwalk)
+    assert json.loads(said("stats", "--disk", "--json", url=url))["ended_bytes"] == before["ended_bytes"]
+    assert not list(tmp_path.rglob("passing"))
 
 
 def test_the_disk_is_measured_when_asked(tmp_path):

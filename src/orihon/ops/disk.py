@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -11,11 +10,11 @@ import msgspec
 from orihon.errors import NotFound, UsageError
 from orihon.ops.access import Desk
 from orihon.ops.tally import Tally
+from orihon.stores.archiving import size_of
 from orihon.stores.base import Query
+from orihon.stores.files import directory_handle
 from orihon.stores.jsonl import JsonlStore
 from orihon.task.lifecycle import ENDED
-
-BLOCK_BYTES = 512  # in which stat counts
 
 
 class Disk(msgspec.Struct):
@@ -33,18 +32,9 @@ def measured(desk: Desk, query: Query, *, tell: Callable[[Tally], None] | None =
     disk, tally = Disk(), Tally(tell=tell)
     for row in desk.rows(query):
         with suppress(NotFound, FileNotFoundError):  # it was deleted, or moved, a moment ago
-            size = sum(_sizes(os.fspath(store.path_of(row.uuid))))
+            with directory_handle(store.path_of(row.uuid)) as directory:
+                size = size_of(directory)
             name = "ended_bytes" if row.status in ENDED else "active_bytes"
             setattr(disk, name, getattr(disk, name) + size)
             tally.add(tasks=1, size_bytes=size)
     return disk
-
-
-def _sizes(path: str) -> Iterator[int]:
-    yield os.lstat(path).st_blocks * BLOCK_BYTES
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _sizes(entry.path)
-            else:
-                yield entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES

@@ -116,9 +116,10 @@ def _compressed(plain: PlainSource, temporary: str, within: int, worth: float | 
 
 
 def size_of(directory: int) -> int:
-    """What the files below a directory take on the disk; one that goes away meanwhile does not count."""
+    """What a directory takes on the disk with all that is in it; what goes away meanwhile does not count."""
     size = 0
     for _, _, files, within in os.fwalk(".", dir_fd=directory):
+        size += os.fstat(within).st_blocks * BLOCK
         for file in files:
             with suppress(FileNotFoundError):
                 size += os.stat(file, dir_fd=within, follow_symlinks=False).st_blocks * BLOCK
