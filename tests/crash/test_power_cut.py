@@ -118,15 +118,18 @@ def test_the_model_loses_what_was_not_synced():
     wrote = Operation(verb="write", node=1, offset=0, data=b"abc")
     more = Operation(verb="write", node=1, offset=3, data=b"def")
     safe = [made, wrote, Operation(verb="sync", node=1), Operation(verb="sync", node=0), more]
-    found = {"unsynced": set(), "synced": set()}
-    for name, operations in (("unsynced", [made, wrote]), ("synced", safe)):
-        for seed in range(60):
+    found = {"unsynced": set(), "synced": set(), "replaced": set()}
+    over = [*safe, Operation(verb="sync", node=1), Operation(verb="write", node=1, offset=0, data=b"x" * 1024)]
+    over += [Operation(verb="sync", node=1), Operation(verb="write", node=1, offset=0, data=b"y" * 1024)]
+    for name, operations in (("unsynced", [made, wrote]), ("synced", safe), ("replaced", over)):
+        for seed in range(100):
             with fast_place() as place:
                 Disk(operations).write_to(place, random.Random(seed))
                 found[name].add((place / "a").read_bytes() if (place / "a").exists() else None)
     assert {None, b"", b"abc", b"\0\0\0"} <= found["unsynced"]
     assert {b"abc", b"abcdef", b"abc\0\0\0"} <= found["synced"]
     assert all(data and data.startswith(b"abc") for data in found["synced"])
+    assert found["replaced"] == {one * 512 + other * 512 for one in (b"x", b"y") for other in (b"x", b"y")}
 
 
 def test_the_script_promises_something():

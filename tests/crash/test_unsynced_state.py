@@ -1,5 +1,6 @@
 """`state.json` is not synced in every turn: what a power cut may leave of it, and what is made of that."""
 
+import json
 import os
 
 import pytest
@@ -61,6 +62,24 @@ def test_a_newer_row_says_more(place, how):
         lease.update(add={"llm_call_count": 8}, last_activity="llm_reply")
     torn(place, how)
     assert row_of(place).llm_call_count == 8
+
+
+@pytest.mark.parametrize("newer_first", [True, False])
+def test_a_state_of_two_halves_is_none(place, newer_first):
+    """A disk writes sector by sector: the beginning of one state with the end of another is noticed."""
+    file = place / "running" / TASK.uuid / "state.json"
+    with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
+        halves = []
+        for count in (5, 1):
+            lease.update(add={"llm_call_count": count}, last_activity="llm_reply")  # of one length
+            halves.append(file.read_bytes())
+    first, second = reversed(halves) if newer_first else halves
+    file.write_bytes(first[:512] + second[512:])
+    assert json.loads(file.read_bytes())["llm_call_count"] == (6 if newer_first else 5)
+    assert row_of(place).llm_call_count == 6  # as the table says, which is newer than what was kept
+    forget_rows(place)
+    file.write_bytes(first[:512] + second[512:])
+    assert row_of(place).llm_call_count == 0
 
 
 def test_the_end_of_a_lease_lasts(place):

@@ -20,6 +20,7 @@ from orihon.stores.files import drop_spares, replace_file, swap_file
 from orihon.stores.newrow import first_row
 
 KEPT = ".state.json"
+END = "end_of"
 BLOCK = 1024  # bytes
 
 DIRECTORIES: dict[Status, str] = {
@@ -65,8 +66,8 @@ def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -
 
 
 def encode_state(row: TaskRow) -> bytes:
-    """`state.json`, for people: one line per field."""
-    fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS}
+    """`state.json`, for people: one line per field, and at the end which state it is the end of."""
+    fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS} | {END: row.updated_at}
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
@@ -113,6 +114,8 @@ def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
     """The row that the two files stand for; Corrupt when the state cannot be read."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(state, type=dict[str, Any])
+        if fields.get(END, fields.get("updated_at")) != fields.get("updated_at"):
+            raise ValueError("its end belongs to another state")  # noqa: TRY301 - a disk writes sector by sector
         names = {_OLD_NAMES.get(name, name): name for name in _FIELDS}
         known = {names[name]: value for name, value in fields.items() if name in names and value is not None}
         changed = msgspec.to_builtins(first_row(metadata, known["status"], fence=0)) | known

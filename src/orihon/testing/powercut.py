@@ -5,9 +5,10 @@
     disk = Disk(recorder.operations[:count])         # the power went after this many operations
     disk.write_to(elsewhere, random.Random(seed))    # one of the states that may be found afterwards
 
-Bytes that were not synced are there, or not, or torn at any byte, or zeros, or without those before them. Names that
-were not synced (made, removed, renamed) are there or not; a rename leaves the old name or the new one. Nothing that
-was synced changes. What SQLite does by itself is not seen: its files are left out.
+Bytes that were not synced are there, or not, or torn at any byte, or zeros, or without those before them; where they
+replace others, any sector may be the old one. Names that were not synced (made, removed, renamed) are there or not; a
+rename leaves the old name or the new one. Nothing that was synced changes. What SQLite does by itself is not seen: its
+files are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 
 from orihon.testing.faults import Faults
 
-BLOCK = 4096
+BLOCK, SECTOR = 4096, 512
 Kind = Literal["file", "directory"]
 
 
@@ -201,7 +202,10 @@ class Disk:
             case "torn":
                 done = _changed(safe, pending[:count])
                 rest = _changed(done, pending[count : count + 1])
-                return rest[: luck.randint(len(done), len(rest))] if len(rest) > len(done) else done
+                if len(rest) > len(done):
+                    return rest[: luck.randint(len(done), len(rest))]
+                sectors = range(0, len(done), SECTOR)  # which a disk overwrites one by one
+                return b"".join(luck.choice((done, rest))[start : start + SECTOR] for start in sectors)
             case "out of order":
                 return _changed(safe, [write for write in pending if luck.random() < 0.5])
             case "zeros":
