@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -542,6 +543,23 @@ def test_a_store_at_work_has_no_problems(tmp_path, kind, fix, url_at):
             child.wait()
     assert [child.returncode for child in started] == [0, 0, 0]
     assert said(url) == []
+
+
+def test_a_store_that_never_rests_is_read_where_it_stands(tmp_path, holder, monkeypatch):
+    """Whoever copies it finds it changed each time; it is looked at all the same, and stays as it is."""
+    path = tmp_path / "contexts.db"
+    url = f"sqlite:///{path}"
+    _, uuid = fill(url)
+    child = holder(url, uuid)
+    child.kill()
+    child.wait()
+    before = [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")]
+    moments = itertools.count()
+    monkeypatch.setattr("orihon.ops.doctor.quiet._stamp", lambda _: next(moments))
+    (finding,) = said(url)
+    assert uuid in finding.where
+    assert "is gone without giving the lease back" in finding.sentence
+    assert [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")] == before
 
 
 @pytest.mark.parametrize("damage", [None, no_table, garbage_table, damaged_page, no_row])

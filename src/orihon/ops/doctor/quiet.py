@@ -27,7 +27,7 @@ from orihon.records import TaskRow
 from orihon.stores import lockfile, rows
 from orihon.stores.database import Database
 
-COPIED_BYTES = 256 * 1024 * 1024  # a larger SQLite file with a log is read in place, which may refresh its -shm
+COPIED_BYTES = 256 * 1024 * 1024
 TRIES = 5
 _QUIET = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -78,15 +78,12 @@ def peek(path: Path) -> Iterator[sqlite3.Connection]:
         # there is nothing but the file, so SQLite need not make the files by which it would talk to others
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
             yield connection
-    elif sum(_size(path, end) for end in ("", "-wal")) > COPIED_BYTES:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return
+    with tempfile.TemporaryDirectory(prefix="orihon-") as folder:
+        copy = Path(folder) / path.name
+        found = copy.as_uri() if _is_copied(path, copy) else f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(found, uri=True)) as connection:
             yield connection
-    else:
-        with tempfile.TemporaryDirectory(prefix="orihon-") as folder:
-            copy = Path(folder) / path.name
-            _copy_whole(path, copy)
-            with closing(sqlite3.connect(copy)) as connection:
-                yield connection
 
 
 def signature(path: Path) -> tuple[object, ...]:
@@ -113,16 +110,21 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _copy_whole(path: Path, copy: Path) -> None:
-    """File and log of one moment: the log only grows unless it was copied back, and then the file has changed."""
+def _is_copied(path: Path, copy: Path) -> bool:
+    """File and log of one moment: the log only grows unless it was copied back, and then the file has changed.
+
+    What is too large, or changes too fast, has to be read in place, which may refresh its -shm.
+    """
+    if sum(_size(path, end) for end in ("", "-wal")) > COPIED_BYTES:
+        return False
     for _ in range(TRIES):
         before = _stamp(path)
         for end in ("", "-wal", "-journal"):
             with suppress(FileNotFoundError):
                 shutil.copyfile(f"{path}{end}", f"{copy}{end}")
         if _stamp(path) == before:
-            return
-    raise StoreUnavailable(f"{path} changes too fast to be looked at.", hint="Try again when there is less to do.")
+            return True
+    return False
 
 
 _ROW = f"SELECT {', '.join(rows.COLUMNS)} FROM tasks WHERE uuid = ?"  # noqa: S608 - the names come from the struct
