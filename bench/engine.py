@@ -2,8 +2,9 @@
 
 A turn is `window()`, its rendering for OpenAI, `add_reply()`, `pending_calls()` and one `tool()` whose result has
 3.5 kB. The model needs no time, but when the next fold is being made: then it thinks until that is done, as every real
-one does. After each turn the disk is given the same lines, replacements and syncs without an engine, so that it can be
-told from it in the same run: disks of shared machines have bad moments.
+one does. After each turn the disk is given the same lines, replacements and syncs without an engine, and the processor
+a loop that is always the same, so that both can be told from the engine in the same run: shared machines have bad
+moments.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from orihon.stores.files import open_directory, replace_file, swap_file
 TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
 AROUND = 200  # turns that a figure is taken of
 RESULT_CHARS, STATE_BYTES = 3_500, 1_024
+LOOPS = 5_000
 PARTS = ("window()", "openai()", "add_reply()", "pending_calls()", "tool()")
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -33,13 +35,14 @@ TOOLS: list[dict[str, Any]] = [
 
 
 class Turn(NamedTuple):
-    """How long each part took, how much of it the processor worked, whether there was a fold, and the disk alone."""
+    """How long each part took, how long the processor worked, whether there was a fold, and how the machine was."""
 
     parts: list[float]
     cpu: float
     folded: bool  # whether the window was folded since the one before
     ahead: float  # seconds that the next fold took while the model thought
     disk: float  # seconds for the same lines and syncs without an engine
+    loop: float  # seconds for work that is always the same
 
     @property
     def ms(self) -> float:
@@ -50,14 +53,16 @@ def main() -> None:
     """Print the figures."""
     runs = {name: _run(name) for name in ("turn", "os")}
     print(f"A task of {TURNS:,} turns in plain files, a window of 128,000 tokens; ms, all turns:\n")
-    print("| durability | turns | p50 | p90 | p99 | the processor: p50 | p99 | the disk alone: p50 | p99 |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| durability | turns | p50 | p90 | p99 | the processor: p50 | p99 | the disk alone: p50 | p99", end="")
+    print(" | a loop, 1 at its best: p50 | p99 |\n|---|---|---|---|---|---|---|---|---|---|---|")
     for name, turns in runs.items():
+        best = min(turn.loop for turn in turns)
         for first, some in ((1, turns[:AROUND]), (TURNS - AROUND + 1, turns[-AROUND:]), (1, turns)):
             wall = statistics.quantiles([turn.ms for turn in some], n=100)
             cpu = statistics.quantiles([turn.cpu * 1000 for turn in some], n=100)
             disk = statistics.quantiles([turn.disk * 1000 for turn in some], n=100)
-            figures = (wall[49], wall[89], wall[98], cpu[49], cpu[98], disk[49], disk[98])
+            loop = statistics.quantiles([turn.loop / best for turn in some], n=100)
+            figures = (wall[49], wall[89], wall[98], cpu[49], cpu[98], disk[49], disk[98], loop[49], loop[98])
             label = f"{first:,} to {first + len(some) - 1:,}"
             print(f"| `{name}` | {label} | {' | '.join(f'{figure:.2f}' for figure in figures)} |")
     print("\nWhere the time goes, p50 in ms over all turns:\n")
@@ -97,7 +102,13 @@ def _turn(task: orihon.Task, number: int, disk: _Disk) -> Turn:
     (call,) = clock.time(task.pending_calls)
     clock.time(lambda: _use(task, call, result))
     worked = time.thread_time() - began
-    return Turn(clock.times, worked, bool(window.report.reasons), ahead, disk.turn())
+    return Turn(clock.times, worked, bool(window.report.reasons), ahead, disk.turn(), _loop())
+
+
+def _loop() -> float:
+    began = time.perf_counter()
+    sum(number * number for number in range(LOOPS))
+    return time.perf_counter() - began
 
 
 def _think() -> float:
