@@ -54,8 +54,7 @@ def checked_changes(
         raise UsageError(f"A row has no {wrong[0]!a} to change.", hint=f"There are {', '.join(CHANGEABLE)}.")
     texts = {name: mask(clean_text(value), known=known) for name, value in changes.items() if isinstance(value, str)}
     try:
-        msgspec.convert(_ROW | changes | texts, TaskRow)
-        msgspec.convert(_ROW | add, TaskRow)
+        msgspec.convert(_ROW | changes | texts | add, TaskRow)
     except msgspec.ValidationError as error:
         hint = "orihon.records.TaskRow says what each column holds."
         raise UsageError(f"The row cannot be changed so: {error}.", hint=hint) from error

@@ -28,6 +28,7 @@ ORDERS = {
 # word for word as the index has it, and in words that suit no other index
 ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
+_KNOWN = frozenset(COLUMNS)
 
 
 class Reader(Protocol):
@@ -68,8 +69,7 @@ def update(
     lease: tuple[int, str] | None = None,
 ) -> int:
     """Set some columns and add to others, if the lease (fence, owner) is still the one; how many rows it hit."""
-    unknown = (changes.keys() | add.keys()) - set(COLUMNS)
-    if unknown:
+    if unknown := (changes.keys() | add.keys()) - _KNOWN:
         raise TypeError(f"a task has no {', '.join(sorted(unknown))}")
     parts = [f"{name} = ?" for name in changes] + [f"{name} = {name} + ?" for name in add]
     where = "uuid = ?" if lease is None else "uuid = ? AND fence = ? AND lease_owner = ?"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ _FIELDS = (
     *("process_id", "hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
     *("summarised_tokens", "summary_tokens"),
 )
+_NAMES = tuple(_OLD_NAMES.get(name, name) for name in _FIELDS)
+_values_of = attrgetter(*_FIELDS)
 
 
 def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -> bool:
@@ -67,7 +70,7 @@ def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -
 
 def encode_state(row: TaskRow) -> bytes:
     """`state.json`, for people: one line per field, and at the end which state it is the end of."""
-    fields = {_OLD_NAMES.get(name, name): getattr(row, name) for name in _FIELDS} | {END: row.updated_at}
+    fields = dict(zip(_NAMES, _values_of(row), strict=True), **{END: row.updated_at})
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
@@ -116,7 +119,7 @@ def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
         fields: dict[str, Any] = msgspec.json.decode(state, type=dict[str, Any])
         if fields.get(END, fields.get("updated_at")) != fields.get("updated_at"):
             raise ValueError("its end belongs to another state")  # noqa: TRY301 - a disk writes sector by sector
-        names = {_OLD_NAMES.get(name, name): name for name in _FIELDS}
+        names = dict(zip(_NAMES, _FIELDS, strict=True))
         known = {names[name]: value for name, value in fields.items() if name in names and value is not None}
         changed = msgspec.to_builtins(first_row(metadata, known["status"], fence=0)) | known
         return msgspec.convert(changed, TaskRow)
