@@ -2,9 +2,9 @@
 
 A turn is `window()`, its rendering for OpenAI, `add_reply()`, `pending_calls()` and one `tool()` whose result has
 3.5 kB. The model needs no time, but when the next fold is being made: then it thinks until that is done, as every real
-one does. After each turn the disk is given the same lines, replacements and syncs without an engine, and the processor
-a loop that is always the same, so that both can be told from the engine in the same run: shared machines have bad
-moments.
+one does. After each turn the processor is given a loop that is always the same, and the disk the same lines,
+replacements and syncs without an engine, so that both can be told from the engine in the same run: shared machines have
+bad moments. "At even speed" is a turn divided by how much longer than at its best the loop took just after it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ TOOLS: list[dict[str, Any]] = [
 
 
 class Turn(NamedTuple):
-    """How long each part took, how long the processor worked, whether there was a fold, and how the machine was."""
+    """How long each part took, whether there was a fold, and how the machine was."""
 
     parts: list[float]
-    cpu: float
     folded: bool  # whether the window was folded since the one before
     ahead: float  # seconds that the next fold took while the model thought
-    disk: float  # seconds for the same lines and syncs without an engine
     loop: float  # seconds for work that is always the same
+    disk: float  # seconds for the same lines and syncs without an engine
 
     @property
     def ms(self) -> float:
@@ -53,18 +52,16 @@ def main() -> None:
     """Print the figures."""
     runs = {name: _run(name) for name in ("turn", "os")}
     print(f"A task of {TURNS:,} turns in plain files, a window of 128,000 tokens; ms, all turns:\n")
-    print("| durability | turns | p50 | p90 | p99 | the processor: p50 | p99 | the disk alone: p50 | p99", end="")
-    print(" | a loop, 1 at its best: p50 | p99 |\n|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| durability | what | p50 | p90 | p99 |\n|---|---|---|---|---|")
     for name, turns in runs.items():
         best = min(turn.loop for turn in turns)
-        for first, some in ((1, turns[:AROUND]), (TURNS - AROUND + 1, turns[-AROUND:]), (1, turns)):
-            wall = statistics.quantiles([turn.ms for turn in some], n=100)
-            cpu = statistics.quantiles([turn.cpu * 1000 for turn in some], n=100)
-            disk = statistics.quantiles([turn.disk * 1000 for turn in some], n=100)
-            loop = statistics.quantiles([turn.loop / best for turn in some], n=100)
-            figures = (wall[49], wall[89], wall[98], cpu[49], cpu[98], disk[49], disk[98], loop[49], loop[98])
-            label = f"{first:,} to {first + len(some) - 1:,}"
-            print(f"| `{name}` | {label} | {' | '.join(f'{figure:.2f}' for figure in figures)} |")
+        even = [turn.ms * best / turn.loop for turn in turns]
+        _print_row(name, "a turn", [turn.ms for turn in turns])
+        _print_row(name, "at even speed", even)
+        _print_row(name, f"of these the first {AROUND}", even[:AROUND])
+        _print_row(name, f"of these the last {AROUND}", even[-AROUND:])
+        _print_row(name, "the loop, 1 at its best", [turn.loop / best for turn in turns])
+        _print_row(name, "the disk alone", [turn.disk * 1000 for turn in turns])
     print("\nWhere the time goes, p50 in ms over all turns:\n")
     print(f"| durability | {' | '.join(f'`{part}`' for part in PARTS)} |\n|---|---|---|---|---|---|")
     for name, turns in runs.items():
@@ -77,6 +74,11 @@ def main() -> None:
         folds = [turn.ahead * 1000 for turn in turns if turn.ahead]
         figures = (statistics.median(folded), max(folded), statistics.median(folds), max(folds))
         print(f"| `{name}` | {len(folded)} of {TURNS:,} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
+
+
+def _print_row(name: str, what: str, values: list[float]) -> None:
+    percentiles = statistics.quantiles(values, n=100)
+    print(f"| `{name}` | {what} | {' | '.join(f'{percentiles[place]:.2f}' for place in (49, 89, 98))} |")
 
 
 def _run(durability: Literal["turn", "os"]) -> list[Turn]:
@@ -94,15 +96,14 @@ def _run(durability: Literal["turn", "os"]) -> list[Turn]:
 
 def _turn(task: orihon.Task, number: int, disk: _Disk) -> Turn:
     answer, result = reply(number), passage(number, RESULT_CHARS)
-    clock, began = _Clock(), time.thread_time()
+    clock = _Clock()
     window = clock.time(task.window)
     clock.time(window.openai)
     ahead = _think()
     clock.time(lambda: task.add_reply(answer))
     (call,) = clock.time(task.pending_calls)
     clock.time(lambda: _use(task, call, result))
-    worked = time.thread_time() - began
-    return Turn(clock.times, worked, bool(window.report.reasons), ahead, disk.turn(), _loop())
+    return Turn(clock.times, bool(window.report.reasons), ahead, _loop(), disk.turn())
 
 
 def _loop() -> float:
