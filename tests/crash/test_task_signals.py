@@ -48,6 +48,7 @@ def work_on(url, wait=lambda _: None):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             whole_run(url, summariser, wait, say)
+            os._exit(0)  # here, where a late signal is still expected
         except (SystemExit, KeyboardInterrupt) as error:
             say(type(error).__name__)
             os._exit(0)
