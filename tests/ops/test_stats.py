@@ -118,6 +118,17 @@ def test_a_file_that_goes_away_does_not_take_its_task_with_it(tmp_path, monkeypa
     assert not list(tmp_path.rglob("passing"))
 
 
+def test_a_planted_link_is_not_measured(tmp_path):
+    """And leaves the others alone."""
+    url = url_of("jsonl", tmp_path)
+    fill(url)
+    before = json.loads(said("stats", "--disk", "--json", url=url))["ended_bytes"]
+    task = next((tmp_path / "contexts/completed").iterdir())
+    task.rename(tmp_path / "away")
+    task.symlink_to(tmp_path / "away")
+    assert 0 < json.loads(said("stats", "--disk", "--json", url=url))["ended_bytes"] < before
+
+
 def test_the_disk_is_measured_when_asked(tmp_path):
     """With --disk what the files take; a store that has no files of its own says so."""
     url = url_of("jsonl", tmp_path)

@@ -49,7 +49,8 @@ def test_two_files_take_turns(place):
 
 def test_a_short_text_leaves_nothing_of_a_long_one(place):
     """Whichever file it is put into."""
-    swap(place, b"a long text\n", b"another long text\n", b"short\n", b"", b"x\n")
+    swap(place, b"a long text\n", b"another long text\n", b"short\n", b"")
+    assert [(place / name).read_bytes() for name in (SPARE, "state.json")] == [b"short\n", b""]
 
 
 def test_whoever_looks_sees_one_or_the_other(place):
@@ -133,6 +134,18 @@ def test_a_planted_link_leads_nowhere(place, tmp_path):
         drop_spares("state.json", handle)
     swap(place, b"second\n", b"third\n")
     assert precious.read_bytes() == b"precious\n"
+
+
+def test_a_spare_that_cannot_be_removed_is_no_secret(place, monkeypatch):
+    """It may hold an older status, so nothing that is to last is written beside it."""
+    swap(place, b"second\n")
+
+    def refused(*_args, **_named):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.unlink", refused)
+    with directory_handle(place) as handle, pytest.raises(OSError, match="Input/output"):
+        drop_spares("state.json", handle)
 
 
 def test_dropped_spares_are_gone(place):

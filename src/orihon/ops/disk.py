@@ -12,7 +12,7 @@ from orihon.ops.access import Desk
 from orihon.ops.tally import Tally
 from orihon.stores.archiving import size_of
 from orihon.stores.base import Query
-from orihon.stores.files import directory_handle
+from orihon.stores.files import Refused, directory_handle
 from orihon.stores.jsonl import JsonlStore
 from orihon.task.lifecycle import ENDED
 
@@ -31,7 +31,8 @@ def measured(desk: Desk, query: Query, *, tell: Callable[[Tally], None] | None =
         raise UsageError("Only tasks in plain files have a disk size of their own.", hint="Leave out --disk.")
     disk, tally = Disk(), Tally(tell=tell)
     for row in desk.rows(query):
-        with suppress(NotFound, FileNotFoundError):  # it was deleted, or moved, a moment ago
+        # it was deleted, or moved, a moment ago, or is a link that somebody planted, of which the doctor speaks
+        with suppress(NotFound, FileNotFoundError, Refused):
             with directory_handle(store.path_of(row.uuid)) as directory:
                 size = size_of(directory)
             name = "ended_bytes" if row.status in ENDED else "active_bytes"

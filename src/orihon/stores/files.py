@@ -179,7 +179,8 @@ def swap_file(name: str, data: bytes, within: int) -> None:
             os.link(name, put_by, src_dir_fd=within, dst_dir_fd=within)
         os.replace(spare, name, src_dir_fd=within, dst_dir_fd=within)
     except OSError:
-        drop_spares(name, within)  # they take room on a disk that may be full
+        with suppress(OSError):  # they take room on a disk that may be full
+            drop_spares(name, within)
         raise
     with suppress(OSError):
         os.replace(put_by, spare, src_dir_fd=within, dst_dir_fd=within)
@@ -188,7 +189,7 @@ def swap_file(name: str, data: bytes, within: int) -> None:
 def drop_spares(name: str, within: int) -> None:
     """Nothing is left of what `swap_file` had kept: the next file is a new one."""
     for spare in _spares(name):
-        with suppress(OSError):
+        with suppress(FileNotFoundError):
             os.unlink(spare, dir_fd=within)
 
 
