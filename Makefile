@@ -19,6 +19,11 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 AGAIN   := --reinstall-package orihon --no-cache
 endif
 
+# what has more to try than fits into `make test`
+DEEP := tests/crash tests/chat/test_shadow_property.py tests/task/test_resume_property.py \
+  tests/task/test_window_fuzz.py tests/unit/test_wire.py tests/unit/test_window.py \
+  tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
+
 .PHONY: help demo test test-deep golden check bench docs lock clean
 .DEFAULT_GOAL := help
 
@@ -28,11 +33,12 @@ help: ## list the targets
 demo: $(VENV)/.package ## show what Orihon does, offline, in under a minute
 	@$(BIN)/orihon demo
 
-test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test, against the built package
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
+test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test but the slow ones, against the built package
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(or $(ARGS),-m "not slow")
 
-test-deep: $(VENV)/.dev $(VENV)/.package ## the sweeps and property tests in full, which take longer
-	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) $(or $(ARGS),tests/crash tests/conversation/test_shadow_property.py tests/task/test_resume_property.py tests/unit/test_wire.py tests/unit/test_window.py)
+test-deep: $(VENV)/.dev $(VENV)/.package ## run the slow tests, and the sweeps and property tests in full
+	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(or $(ARGS),$(DEEP))
+	@$(if $(ARGS),,$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow $(addprefix --ignore=,$(DEEP)))
 
 golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario, and what docs/operations.md prints
 	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py tests/e2e/test_operations_page.py

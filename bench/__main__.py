@@ -9,6 +9,7 @@ import sys
 NAMES = [
     "tokens",
     "masking",
+    "channels",
     "stores",
     "postgres",
     "window",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.conversation.shadow import Shadow
+from orihon.chat.shadow import Shadow
 
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
 TIMES = int(os.environ.get("BENCH_CHECKPOINTS", "60"))

@@ -19,8 +19,8 @@ from typing import Any
 import orihon
 from bench import resident
 from bench.messages import passage
-from orihon.conversation import book
-from orihon.conversation.conversation import Conversation
+from orihon.chat import book
+from orihon.chat.conversation import Conversation
 from orihon.settings import ContextStorage, Settings
 
 SIZES = (100, 1_000, 10_000, 12_000)

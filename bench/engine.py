@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 import orihon
 from bench.messages import passage, reply
-from orihon.keys import TaskKey
 from orihon.settings import ContextStorage, Settings
 from orihon.stores.files import open_directory, replace_file, swap_file
+from orihon.task_key import TaskKey
 
 TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
 AROUND = 200  # turns that a figure is taken of

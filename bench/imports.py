@@ -17,7 +17,7 @@ from typing import Any
 
 from orihon import codec
 from orihon.context.repair import repair
-from orihon.context.wire import anthropic, gemini, openai, responses, violations
+from orihon.context.wire import anthropic, gemini, openai, responses
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, Principal
 from orihon.ops.blobs import whole
@@ -26,10 +26,11 @@ from orihon.ops.formats import format_of
 from orihon.ops.formats.origin import rebuilt
 from orihon.ops.formats.source import SessionFile
 from orihon.records import Message
-from orihon.secrets import mask_value
+from orihon.redaction import mask_value
 from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Store
+from orihon.testing.wire_rules import violations
 
 APIS = {"openai": openai, "responses": responses, "anthropic": anthropic, "gemini": gemini}
 

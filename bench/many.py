@@ -22,7 +22,6 @@ import msgspec
 
 from bench.messages import passage, text
 from orihon import codec
-from orihon.keys import TaskKey
 from orihon.records import Event, Message, Metadata, Record, Status, Summary, TaskRow, ToolCall
 from orihon.stores import open_store, rows
 from orihon.stores.base import FORMAT, LISTS
@@ -30,6 +29,7 @@ from orihon.stores.index import Index, entry_of
 from orihon.stores.newrow import first_row
 from orihon.stores.sqlite import TABLES
 from orihon.stores.state import DIRECTORIES, encode_handoff, encode_metadata, encode_state
+from orihon.task_key import TaskKey
 
 TASKS = 100_000
 MESSAGES = 8

@@ -19,8 +19,8 @@ import orihon
 from bench import resident
 from bench.engine import TOOLS
 from bench.messages import passage
-from orihon.keys import TaskKey
 from orihon.settings import Settings
+from orihon.task_key import TaskKey
 
 REPLY_CHARS, RESULT_CHARS, RESULTS = 5_000, 40_000, 2
 LEAST_SAVED, AIM = 0.80, 0.98

@@ -177,7 +177,7 @@ def _windows(url: str) -> None:
     print()
 
 
-def _long(engine: orihon.Orihon, count: int) -> orihon.Task:
+def _long(engine: orihon.Engine, count: int) -> orihon.Task:
     task = engine.start("local/issue/x", context_length=32_000)
     task.add("user", "Go.")
     with task.lease.together():

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from bench.messages import text
 from orihon import codec
-from orihon.keys import TaskKey
 from orihon.records import Message, Metadata
 from orihon.stores import open_store, rows
 from orihon.stores.base import FORMAT, Lease, Query
 from orihon.stores.index import Index, rebuild
 from orihon.stores.newrow import first_row
 from orihon.stores.sources import PlainSource
+from orihon.task_key import TaskKey
 
 COUNT = int(os.environ.get("BENCH_MESSAGES", "4000"))
 MANY = int(os.environ.get("BENCH_MANY", "1000000"))

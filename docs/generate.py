@@ -13,7 +13,6 @@ import msgspec
 
 from orihon.cli import COMMANDS, cli
 from orihon.config import ENVIRONMENT, Settings
-from orihon.ops.audit import Look
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
 from orihon.ops.ls import Listed, Page
@@ -83,6 +82,8 @@ def _default(value: object) -> str:
         return f"`{value}`".lower()
     if isinstance(value, float):
         return f"`{value:g}`"
+    if isinstance(value, tuple) and value:
+        return f"`[{', '.join(map(str, value))}]`"
     return f"`{value}`" if value not in ("", (), {}) else "empty"
 
 
@@ -95,15 +96,16 @@ Made by `make docs` from the commands themselves.
 not allowed, 3 for the store, 4 for the window, 5 for a run, 1 where a check found something, 130 after Ctrl-C, and 70
 for what nobody expected. With `--debug` before the command a traceback shows where an error came from.
 
-**Who asks.** On one machine the owner of the files sees everything. Where a service reads for others, it says for whom
-by `ORIHON_USER`, or passes his `ORIHON_TOKEN` on (`access.tokens`). A user sees his own tasks; those whom
-`access.admins` names see all. Each look is written to the audit.
+**Who asks.** On one machine the owner of the files sees everything. A service that reads for others says for whom by
+`ORIHON_USER`. If `access.tokens` are configured, nothing but `ORIHON_TOKEN` counts, and without it there is no access.
+A user sees that user's tasks; users in `access.admins` see all. Each look, and each refusal, is written to the audit.
+[Access](access.md) says what this protects and what it does not.
 
 **Language.** Durations are shown as `15m 23s`, or as `15分23秒` where `LC_ALL`, `LC_MESSAGES` or `LANG` begins with
 `ja`, or with `--lang ja`. Times are those of this machine's clock; `--json` gives them as they are stored, in UTC.
 
 **Programs.** What `--json` prints is kept stable: fields may be added, none is renamed or removed. Of a list, one
-object per line is printed as soon as it is known.
+object per line is printed as soon as it is known. Characters that steer a terminal, or cannot be seen, are escaped.
 
 **Completion.** To have the shell complete commands, options and the ids of tasks, put this into `~/.bashrc`,
 `~/.zshrc` or `~/.config/fish/completions/orihon.fish`:
@@ -115,7 +117,6 @@ object per line is printed as soon as it is known.
 
 # the objects that `--json` prints, and those inside them
 OBJECTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
-    "audit": (Look,),
     "copy": (Copied,),
     "doctor": (Finding,),
     "ls": (Page, Listed),

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import inherited
 import orihon
+
+inherited.reset()
 
 # machines are noisy: no test fails because of the time it takes
 settings.register_profile("orihon", deadline=None, suppress_health_check=[HealthCheck.too_slow])

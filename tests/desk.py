@@ -8,6 +8,7 @@ from orihon.context.shelf import Shelf
 from orihon.context.sticky import StickyList
 from orihon.context.view import View, step
 from orihon.context.window import compose
+from orihon.ingest import Funnel
 from orihon.records import Event, Message
 from orihon.task.sticky import Stickies, version
 from orihon.tokens import counter
@@ -46,7 +47,7 @@ class Desk:
 
     def stick(self, files, room=1_000_000):
         """The sticky files are these now, by path and text."""
-        made = [version(path, text, known=None, counter=self.counter) for path, text in files.items()]
+        made = [version(path, text, funnel=Funnel(), counter=self.counter) for path, text in files.items()]
         self.files |= {one.file.sha256: one.text for one in made}
         listed = StickyList(tuple(one.file for one in made), room=room, at_once=not self.sent)
         return self.event("sticky", **msgspec.to_builtins(listed))
@@ -70,6 +71,13 @@ class Desk:
     def stand_ins(self):
         folds = self.view.state.folds
         return {one.seq: one for one in self.folds[folds.first - 1 : folds.last]} if folds else {}
+
+    def counted(self, composed):
+        """What the messages cost, counted again, with the last word that some formats add."""
+        messages = [msgspec.structs.replace(message, tokens=0) for message in composed.messages]
+        if not messages or messages[-1].role in {"assistant", "system"}:
+            messages.append(Message(seq=0, role="user", content="Continue.", timestamp="", tokens=0))
+        return sum(map(self.counter.message, messages))
 
     def window(self):
         self.sent = True

@@ -4,7 +4,6 @@ import uuid as uuids
 
 import msgspec
 
-from orihon.keys import TaskKey
 from orihon.planning.schema import (
     Action,
     ActionPlan,
@@ -17,6 +16,7 @@ from orihon.planning.schema import (
     entry,
 )
 from orihon.records import Summary, ToolCall
+from orihon.task_key import TaskKey
 from orihon.testing.samples import a_task
 
 NOW = "2024-03-01T12:00:00.000000Z"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "orihon"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
@@ -22,24 +22,27 @@ MAX_FUNCTION_LINES = 80
 FLOORS = [
     ["__main__", "tools"],
     ["cli", "web", "adapters"],
-    ["ops", "conversation"],
+    ["ops", "chat"],
     ["agent"],
     ["planning"],
     ["engine"],
     ["task"],
-    ["handoff"],
+    ["inheritance"],
     ["testing"],
     ["planning.history"],
     ["stores", "context"],
-    ["funnel"],
-    ["config"],
+    ["ingest"],
+    ["config", "access"],
     ["yamlfile", "settings"],
     ["section"],
     ["planning.schema"],
-    ["codec", "tokens", "promptfile"],
+    ["tokens"],
+    ["parts"],
+    ["codec", "promptfile", "embedded"],
     ["records"],
-    ["secrets"],
-    ["keys"],
+    ["redaction"],
+    ["task_key"],
+    ["coerce"],
     ["errors", "terminal", "heap"],
     ["__init__"],
 ]

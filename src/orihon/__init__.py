@@ -7,22 +7,23 @@ that `import orihon` costs next to nothing: it reads no file, opens no socket, a
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orihon.config import load as load_settings
-    from orihon.engine import Orihon
+    from orihon.engine import Engine
     from orihon.engine import open_engine as open  # noqa: A004 - `orihon.open` is what people write
     from orihon.errors import OrihonError
-    from orihon.keys import TaskKey
     from orihon.records import Call, Message, Part, Usage
     from orihon.settings import Settings
     from orihon.task.task import Task
+    from orihon.task_key import TaskKey
 
 __all__ = [
     "Call",
+    "Engine",
     "Message",
-    "Orihon",
     "OrihonError",
     "Part",
     "Settings",
@@ -35,17 +36,26 @@ __all__ = [
 
 _PLACES = {
     "Call": "orihon.records:Call",
+    "Engine": "orihon.engine:Engine",
     "Message": "orihon.records:Message",
-    "Orihon": "orihon.engine:Orihon",
     "OrihonError": "orihon.errors:OrihonError",
     "Part": "orihon.records:Part",
     "Settings": "orihon.settings:Settings",
     "Task": "orihon.task.task:Task",
-    "TaskKey": "orihon.keys:TaskKey",
+    "TaskKey": "orihon.task_key:TaskKey",
     "Usage": "orihon.records:Usage",
     "load_settings": "orihon.config:load",
     "open": "orihon.engine:open_engine",
 }
+
+
+def _mask_line(record: logging.LogRecord) -> bool:
+    """Mask what is logged; what that takes is loaded with the first line."""
+    masked: bool = importlib.import_module("orihon.ingest").mask_line(record)
+    return masked
+
+
+logging.getLogger("orihon").addFilter(_mask_line)
 
 
 def __getattr__(name: str) -> Any:

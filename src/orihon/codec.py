@@ -30,6 +30,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from orihon.coerce import EXACT, decode_json, unwrapped
 from orihon.errors import Corrupt, UsageError
 from orihon.records import (
     Blob,
@@ -76,7 +77,7 @@ _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.D
 _ENCODER = msgspec.json.Encoder()
 
 _USUAL = range(-(2**63), 2**63)
-_CONTAINERS = (dict, list, tuple, set, frozenset)  # a name: a union is built anew each time, and takes longer
+_CONTAINERS = frozenset((dict, list, tuple, set, frozenset))
 _BOM = b"\xef\xbb\xbf"
 _LONE_ESCAPE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -99,14 +100,15 @@ def encode(record: Record) -> bytes:
     return data if b'"unknown":' not in data else _ENCODER.encode(_flat(record))
 
 
-def check(line: bytes, kind: type[Record]) -> None:
-    """Refuse a line that could be written but not read again: a struct that was made by hand checks nothing."""
+def check(line: bytes, kind: type[R]) -> R:
+    """Return the record as a reader of the line gets it; refuse a line that could be written but not read again."""
     try:
-        _DECODERS[kind].decode(line)
+        record: R = _DECODERS[kind].decode(line)
     except (ValueError, RecursionError) as error:
         if isinstance(error, msgspec.ValidationError) and "unknown field" in str(error):
-            return  # what somebody else's version knows is kept
+            return _decode_tolerantly(line, kind)  # what another version knows is kept
         raise UsageError(f"A {kind.__name__} cannot be stored so: {error}.", hint="See orihon.records.") from error
+    return record if b'"unknown":' not in line else _decode_tolerantly(line, kind)
 
 
 def decode_line(line: bytes, kind: type[R]) -> R:
@@ -121,7 +123,12 @@ def decode_line(line: bytes, kind: type[R]) -> R:
 
 
 def clean_text(text: str) -> str:
-    """The text without what JSON, SQLite or PostgreSQL would choke on; the same object when there is nothing."""
+    """The text without what JSON, SQLite or PostgreSQL would choke on; the same object when there is nothing.
+
+    A text of a subclass becomes a plain one, because no encoder knows the class.
+    """
+    if type(text) is not str:
+        text = str.__str__(text)
     if not text.isascii():
         try:
             text.encode()
@@ -133,25 +140,32 @@ def clean_text(text: str) -> str:
 
 def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR0911 - one line per kind of value
     """A value that every store can hold; what JSON has no word for becomes text."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if value.bit_length() < MAX_DIGITS * 3 else hex(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
-    if not isinstance(value, _CONTAINERS):
-        return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value))
+    plain = value if type(value) in EXACT else unwrapped(value)
+    kind = type(plain)
+    if kind is str:
+        return clean_text(plain)
+    if plain is None or kind is bool:
+        return plain
+    if kind is int:
+        return plain if plain.bit_length() < MAX_DIGITS * 3 else hex(plain)
+    if kind is float:
+        return plain if math.isfinite(plain) else str(plain).replace("inf", "Infinity").replace("nan", "NaN")
+    if kind not in _CONTAINERS:
+        return clean_text(plain.decode("utf-8", "replace") if kind is bytes else as_text(plain))
     if len(outer) >= MAX_DEPTH:
         return TOO_DEEP
     if any(value is one for one in outer):
         return IN_ITSELF
     outer = (*outer, value)
-    if isinstance(value, dict):
-        return {clean_text(as_text(key)): clean_value(item, outer=outer) for key, item in value.items()}
+    value = plain
+    if kind is dict:
+        return {_name(key): clean_value(item, outer=outer) for key, item in value.items()}
     # most numbers are as they should be, and some lists hold thousands of them
     return [item if type(item) is int and item in _USUAL else clean_value(item, outer=outer) for item in value]
+
+
+def _name(key: Any) -> str:
+    return clean_text(key if type(key) is str else as_text(unwrapped(key)))
 
 
 def as_text(value: Any) -> str:
@@ -163,22 +177,23 @@ def as_text(value: Any) -> str:
 
 
 def cleaned(record: R) -> R:
-    """The record with every text in it cleaned, wherever it stands."""
-    return msgspec.convert(clean_value(msgspec.to_builtins(record)), type(record))
+    """The record with every value in it plain and every text cleaned, wherever it stands."""
+    return msgspec.convert(clean_value(record), type(record))
 
 
 def json_or_text(text: str) -> Any:
     """The value of a JSON text; the text itself when it is not JSON or cannot be held without a loss."""
     try:
-        value = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+        value = decode_json(text)
+    except ValueError:
         return clean_text(text)
-    return value if _depth_fits(value) else clean_text(text)
+    return value if depth_fits(value) else clean_text(text)
 
 
-def _depth_fits(value: Any) -> bool:
+def depth_fits(value: Any, limit: int = MAX_DEPTH) -> bool:
+    """Return whether a value is nested no deeper than a limit, by default the depth that can be stored."""
     layer = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(limit):
         layer = [
             child
             for item in layer

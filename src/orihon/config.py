@@ -281,7 +281,8 @@ class _Reading:
             return f"{begin}; {FORMER[path]}."
         from difflib import get_close_matches  # noqa: PLC0415 - only for those who mistyped
 
-        near = get_close_matches(name.lower(), section.__struct_fields__, n=1)
+        known = section.__struct_fields__ if len(self.problems) < MAX_PROBLEMS else ()  # others are only counted
+        near = get_close_matches(name[:MAX_FOUND_CHARS].lower(), known, n=1)
         elsewhere = [known for known in self.known if f".{known}".endswith(f".{name}")]
         if not near and len(elsewhere) == 1:
             near = elsewhere

@@ -6,30 +6,37 @@ import logging
 import uuid as uuids
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
 
 import msgspec
 
 from orihon import codec
+from orihon.access import NOBODY, Principal, Trail, caller, checked_user, confined
+from orihon.coerce import list_of, text_or_none
 from orihon.config import load
-from orihon.errors import LeaseHeld, NotFound, StoreError, UsageError
-from orihon.handoff import Handoff, prepare
-from orihon.keys import TaskKey
+from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.records import Metadata, Status, TaskRow
 from orihon.settings import Settings
 from orihon.stores import open_store, options_of
 from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.identity import me
+from orihon.stores.lookup import asked, find_row, row_if_there, visible_rows
 from orihon.task import hooks as hooking
 from orihon.task import lifecycle
-from orihon.task.frozen import CALLABLE, EXTRACTIVE, Frozen, Summariser, freeze, thaw
+from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_names, freeze, thaw
 from orihon.task.history import stored_frozen
 from orihon.task.reader import Reader
 from orihon.task.task import Task
+from orihon.task_key import TaskKey, key_of
 from orihon.tokens import counter
 
+if TYPE_CHECKING:
+    from orihon.inheritance import Handoff
+
 log = logging.getLogger("orihon")
+
+LIBRARY = "library"  # what the audit calls a caller that is no command
 
 
 def open_engine(
@@ -38,24 +45,48 @@ def open_engine(
     settings: Settings | None = None,
     hooks: Sequence[Any] = (),
     user: str | None = None,
-) -> Orihon:
+    token: str | None = None,
+) -> Engine:
     """The engine over a store: a directory, `sqlite:///FILE`, `postgresql://…` or `memory:`.
 
     Without a URL, it is the one of the settings. Without `settings`, `./config.yaml` and the environment are read.
-    With a `user`, only his tasks are there.
+    If `user` is given, only that user's tasks are visible, and new tasks are that user's. If `access.tokens` are
+    configured, `token` or `ORIHON_TOKEN` must be one of them.
     """
     settings = load() if settings is None else settings
     hooks = hooking.checked(hooks)  # before there is a store to let go of
-    store = open_store(settings.store_url if url is None else url, options_of(settings))
-    return Orihon(store, settings, hooks, user)
+    url, options = str(settings.store_url if url is None else url), options_of(settings)
+    who = NOBODY
+    try:
+        who = caller(settings, user, token)
+        user = confined(who, user)
+    except AccessDenied as error:
+        from orihon.stores.audit import write_denial  # noqa: PLC0415 - seldom needed
+
+        write_denial(url, options, who, LIBRARY, "open", of=user, reason=error.message)
+        raise
+    store = open_store(url, options)
+    if user is None and not settings.access.tokens:
+        return Engine(store, settings, hooks)
+    from orihon.stores.audit import audit_of  # noqa: PLC0415 - only where looks are written down
+
+    return Engine(store, settings, hooks, user, Trail(audit_of(store), who, LIBRARY))
 
 
-class Orihon:
+class Engine:
     """Tasks in one store."""
 
-    def __init__(self, store: Store, settings: Settings, hooks: Sequence[Any] = (), user: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        hooks: Sequence[Any] = (),
+        user: str | None = None,
+        trail: Trail | None = None,
+    ) -> None:
         self.store, self.settings = store, settings
-        self.user = user  # whose tasks can be named and listed here; None means everybody's
+        self.user = user  # whose tasks are visible here; None means those of all users
+        self.trail = trail or Trail(None, NOBODY, "")  # without one, nothing is written to the audit
         self.hooks = hooking.checked(hooks)
         self._open: WeakSet[Task] = WeakSet()
 
@@ -81,15 +112,16 @@ class Orihon:
 
         A queued one is only made: it is pending until somebody resumes it.
         """
-        key = TaskKey.parse(key) if isinstance(key, str) else key
-        _check_names(others)
+        key = self._key(key)
+        check_names(others)
+        user, uuid = self._confined(user, "start"), text_or_none(uuid, "uuid")
         ask, name = self._summariser(summariser)
         frozen = freeze(
             self.settings,
             model=model,
             context_length=context_length,
             reserved_output=reserved_output,
-            tools=list(tools) if tools is not None else None,
+            tools=None if tools is None else list_of(tools, "tools", hint="Give a list of schemas."),
             tokens=tokens,
             summariser=name,
             window=window,
@@ -118,8 +150,9 @@ class Orihon:
 
         A queued task is begun, and only then what it was made with can still be changed, such as its `tools`.
         """
-        _check_names(changes)
+        check_names(changes)
         row = self.row(uuid)
+        self.trail.looked("task", uuid=row.uuid, read=["everything"])
         lease = self.store.lease(row.uuid)
         try:
             task = self.taken(lease)
@@ -142,44 +175,48 @@ class Orihon:
         self, *, status: Status | Sequence[Status] = (), user: str | None = None, key: TaskKey | str | None = None
     ) -> Iterator[TaskRow]:
         """The tasks of the store, the newest first."""
-        statuses = (status,) if isinstance(status, str) else tuple(status)
+        statuses = (status,) if isinstance(status, str) else tuple(list_of(status, "status"))
         wrong = [one for one in statuses if one not in get_args(Status)]
         if wrong:
             raise UsageError(f"There is no status {wrong[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
-        key = TaskKey.parse(key) if isinstance(key, str) else key
-        if self.user is not None and user not in {None, self.user}:
-            return iter(())
-        return self.store.find(
-            Query(status=statuses, user=self.user or user, key=str(key) if key is not None else None)
-        )
+        key = None if key is None else self._key(key)
+        user = None if user is None else checked_user(user, "user")
+        query = Query(status=statuses, user=user, key=None if key is None else str(key))
+        self.trail.asked("tasks", user, query=asked(query))
+        return self.rows(query)
+
+    def rows(self, query: Query) -> Iterator[TaskRow]:
+        """The rows that are visible here, the newest first."""
+        return visible_rows(self.store, query, self.user)
 
     def row(self, uuid: str) -> TaskRow:
-        """The row of one task, by its id or by a beginning of it that fits no other."""
-        if not isinstance(uuid, str) or not uuid:
-            raise UsageError(f"A task id cannot be {uuid!a}.", hint="Give the id of a task, or its beginning.")
-        found = list(self.store.find(Query(uuid=uuid, user=self.user, limit=2)))
-        whole = [row for row in found if row.uuid == uuid]
-        if not found:
-            raise NotFound(kind="task", id=uuid)
-        if len(found) > 1 and not whole:
-            try:
-                return self.store.row(uuid)  # one that is called exactly so may be older than those that begin so
-            except NotFound:
-                raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.") from None
-        return (whole or found)[0]
+        """Return the row of one task, by its id or by a beginning of it that fits no other visible task."""
+        try:
+            return find_row(self.store, uuid, user=self.user)
+        except NotFound:
+            if self.user is not None:
+                self.trail.denied("task", uuid=uuid)
+            raise
 
     def read(self, uuid: str) -> Reader:
         """A task to look at; it needs no lease and disturbs nobody."""
-        return Reader(self.store, self.row(uuid))
+        row = self.row(uuid)
+        self.trail.looked("task", uuid=row.uuid, read=["everything"])
+        return Reader(self.store, row)
 
     def handoff(
-        self, key: TaskKey | str, *, user: str | None = None, frozen: Frozen | None = None, exclude: str = ""
+        self, key: TaskKey | str, *, user: str | None = None, frozen: TaskConfig | None = None, exclude: str = ""
     ) -> Handoff | None:
-        """What a new task on this key would inherit."""
+        """What a new task of this user on this key would inherit."""
+        key = self._key(key)
         frozen = frozen or freeze(self.settings)
+        user = self._confined(user, "inheritance", key=str(key))
+        self.trail.looked("inheritance", key=str(key))
+        from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing needs nothing of it
+
         return prepare(
             self.store,
-            TaskKey.parse(key) if isinstance(key, str) else key,
+            key,
             settings=self.settings.context_inheritance,
             user=user,
             now=codec.now(),
@@ -189,18 +226,29 @@ class Orihon:
             exclude=exclude,
         )
 
+    def _key(self, key: TaskKey | str) -> TaskKey:
+        """A task key as the store names it; the fields still have the case that a secret is recognised by."""
+        return self.store.funnel.key(key_of(key))
+
     def taken(self, lease: Lease) -> Task:
-        """A task whose lease somebody has, as it is stored."""
-        return Task(lease, stored_frozen(self.store, lease.metadata), hooks=self.hooks)
+        """A task whose lease the caller holds, as it is stored."""
+        frozen = stored_frozen(self.store, lease.metadata)
+        earlier = row_if_there(self.store, frozen.inherited_from) if frozen.inherited_from else None
+        if earlier is not None and not self._may_inherit(self.store.row(lease.uuid), earlier):
+            log.warning("[uuid:%s] It names an earlier run of another user, which it does not get.", lease.uuid[:8])
+            frozen = msgspec.structs.replace(frozen, inherited_from="")
+        return Task(lease, frozen, hooks=self.hooks)
 
     def close(self) -> None:
         """Let go of the store; tasks that still run are paused before."""
-        for task in list(self._open):
-            try:
-                task.close()
-            except StoreError as error:
-                log.warning("[uuid:%s] The task could not be paused: %s", task.uuid[:8], error)
-        self.store.close()
+        try:
+            for task in list(self._open):
+                try:
+                    task.close()
+                except StoreError as error:
+                    log.warning("[uuid:%s] The task could not be paused: %s", task.uuid[:8], error)
+        finally:
+            self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -247,7 +295,7 @@ class Orihon:
 
     def _finish_what_was_begun(self, key: TaskKey) -> None:
         """A task on the same thing that died while it ended is ended now, so that it can be inherited."""
-        for row in self.store.find(Query(status=("running",), key=str(key))):
+        for row in self.store.find(Query(status=("running",), key=str(key), user=self.user)):
             if row.activity != "completing":
                 continue
             try:
@@ -260,6 +308,22 @@ class Orihon:
                 continue
             except StoreError as error:
                 log.warning("[uuid:%s] Its end could not be finished: %s", row.uuid[:8], error)
+
+    def _confined(self, user: str | None, at: str, **what: Any) -> str | None:
+        """The owner of a new task: the requested user if the engine may act for them, else the engine's user."""
+        user = None if user is None else checked_user(user, "user")
+        if self.user is None:
+            return user or (self.trail.who.user or None if self.settings.access.tokens else None)
+        try:
+            return confined(Principal(self.user), user)
+        except AccessDenied:
+            self.trail.denied(at, of=user, **what)
+            raise
+
+    def _may_inherit(self, row: TaskRow, earlier: TaskRow) -> bool:
+        from orihon.inheritance import may_inherit  # noqa: PLC0415 - a task that inherits nothing needs nothing of it
+
+        return may_inherit(row, earlier, self.settings.context_inheritance)
 
     def _summariser(self, given: Summariser | str | None) -> tuple[Summariser | None, str | None]:
         """The callable, and the name that is kept of it."""
@@ -274,12 +338,12 @@ class Orihon:
         return None, EXTRACTIVE
 
     @staticmethod
-    def _frozen_one(frozen: Frozen) -> str:
+    def _frozen_one(frozen: TaskConfig) -> str:
         """A callable cannot be kept; without a new one the extractive summary does it."""
         return EXTRACTIVE if frozen.summariser != EXTRACTIVE else frozen.summariser
 
     @staticmethod
-    def _metadata(key: TaskKey, uuid: str | None, user: str | None, frozen: Frozen) -> Metadata:
+    def _metadata(key: TaskKey, uuid: str | None, user: str | None, frozen: TaskConfig) -> Metadata:
         owner = me()
         return Metadata(
             uuid=uuid or str(uuids.uuid4()),
@@ -291,11 +355,3 @@ class Orihon:
             user=user,
             format=FORMAT,
         )
-
-
-def _check_names(others: dict[str, Any]) -> None:
-    names = [name for name in Frozen.__struct_fields__ if name != "inherited_from"]  # that is found, not given
-    wrong = sorted(others.keys() - set(names))
-    if wrong:
-        known = ", ".join(names)
-        raise UsageError(f"A task has no {wrong[0]!a} to set.", hint=f"There are {known}.")

@@ -2,6 +2,7 @@
 
     OrihonError
     ├─ UsageError (also ValueError)   a wrong argument, key, URL or command
+    │  ├─ AccessDenied                no token, a wrong one, or another user's task
     │  └─ SettingsError               a wrong or unknown setting; .where .path
     ├─ StoreError
     │  ├─ NotFound                    no such task, blob or checkpoint; .kind .id
@@ -27,12 +28,26 @@
     └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
 
 An error carries a message for people, a hint what to do next, and whether trying again can help.
-The docstring of a class is its default message.
+The docstring of a class is its default message. Messages and hints quote what was given, so they are masked here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
+
+_masks: list[Callable[[str], str]] = []
+
+
+def mask_with(mask: Callable[[str], str]) -> None:
+    """Mask what errors say by this function from now on."""
+    _masks[:] = [mask]
+
+
+def _masked(text: str) -> str:
+    for mask in _masks:
+        text = mask(text)
+    return text
 
 
 class OrihonError(Exception):
@@ -43,8 +58,8 @@ class OrihonError(Exception):
     default_retryable: ClassVar[bool] = False
 
     def __init__(self, message: str = "", *, hint: str = "", retryable: bool | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").strip().split("\n")[0]
-        self.hint = hint or self.default_hint
+        self.message = _masked(message) if message else (type(self).__doc__ or "").strip().split("\n")[0]
+        self.hint = _masked(hint) if hint else self.default_hint
         self.retryable = self.default_retryable if retryable is None else retryable
         super().__init__(self.message)
 
@@ -54,6 +69,12 @@ class UsageError(OrihonError, ValueError):
 
     exit_code = 2
     default_hint = "`orihon --help` lists the commands; docs/ describes the library."
+
+
+class AccessDenied(UsageError):
+    """The caller is not allowed to do this."""
+
+    default_hint = "Set ORIHON_TOKEN to your token, or ask an administrator."
 
 
 class SettingsError(UsageError):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from orihon.keys import TaskKey
+from orihon.task_key import TaskKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["pending", "running", "paused", "completed", "stopped", "failed"]
@@ -24,6 +24,7 @@ PlanKind = Literal["plan", "revision", "reflection", "verification", "replan_dec
 MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps
 Seq = Annotated[int, Meta(ge=1, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
+Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,8 +50,8 @@ class Part(Record, frozen=True, kw_only=True):
     data: str | None = None  # base64, until a store moves it to a blob
     url: str | None = None
     blob: Blob | None = None
-    width: int | None = None
-    height: int | None = None
+    width: Whole | None = None
+    height: Whole | None = None
 
 
 class Call(Record, frozen=True, kw_only=True):
@@ -86,11 +87,11 @@ class Metadata(Record, frozen=True, kw_only=True):
     uuid: str
     task_key: TaskKey
     created_at: str = ""
-    process_id: int | None = None
+    process_id: Whole | None = None
     hostname: str | None = None
     config: dict[str, Any] = {}
     user: str | None = None
-    format: int
+    format: Whole
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -132,7 +133,7 @@ class Summary(Record, frozen=True, kw_only=True):
     summary_tokens: Count
     ratio: float
     kind: SummaryKind = "rolling"
-    ranges: list[tuple[int, int]] = []
+    ranges: list[tuple[Whole, Whole]] = []
     model: str | None = None
     timestamp: str
 
@@ -160,7 +161,7 @@ class ToolCall(Record, frozen=True, kw_only=True):
     duration_ms: Count
     timestamp: str
     call_id: str | None = None
-    message_seq: int | None = None  # where the whole result stands, when `result` is only its beginning
+    message_seq: Whole | None = None  # where the whole result stands, when `result` is only its beginning
 
 
 class Event(Record, frozen=True, kw_only=True):
@@ -196,11 +197,11 @@ class TaskRow(Record, frozen=True, kw_only=True):
     created_at: str
     started_at: str | None = None
     completed_at: str | None = None
-    process_id: int | None = None
+    process_id: Whole | None = None
     hostname: str | None = None
     llm_provider: str | None = None
     model: str | None = None
-    context_length: int | None = None
+    context_length: Whole | None = None
     llm_call_count: Count = 0
     tool_call_count: Count = 0
     total_tokens: Count = 0
@@ -208,7 +209,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
     error_message: str | None = None
     user: str | None = None
     # what leases, the queue, inheritance and the readable state need beside the columns of the format
-    project_id: int | None = None
+    project_id: Whole | None = None
     task_key: str
     activity: Activity = ""
     updated_at: str | None = None
@@ -217,7 +218,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
     reason: str | None = None
     resume_count: Count = 0
     attempts: Count = 0
-    priority: int = 0
+    priority: Whole = 0
     kept: bool = False
     archived: Archived = ""  # what retention has left of the directory
     linked_key: str | None = None  # the issue that became this pull request, or the other way round

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HIDDEN = "[hidden]"
+MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps; not worth a word
 
 
 class Secret:
@@ -65,7 +66,7 @@ def shown(value: object) -> object:
     """The value as people may see it: credentials inside a URL or a connection string are hidden."""
     if not isinstance(value, str) or not ("://" in value or "=" in value):
         return value
-    from orihon.secrets import looks_secret  # noqa: PLC0415 - few values need it
+    from orihon.redaction import looks_secret  # noqa: PLC0415 - few values need it
 
     def argument(match: re.Match[str]) -> str:
         return f"{match[1]}={HIDDEN}" if looks_secret(match[1]) else match[0]
@@ -117,7 +118,8 @@ class Setting(NamedTuple):
         if self.item is not None:
             return f"a list of sections of {', '.join(self.item.__struct_fields__)}"
         if get_origin(plain) in _MANY:
-            return _MANY[get_origin(plain)]
+            metas = getattr(get_args(plain)[0], "__metadata__", ())
+            return next((f"a list of {meta.description}" for meta in metas), _MANY[get_origin(plain)])
         if get_origin(plain) is Literal:
             *most, last = (f"`{word}`" for word in get_args(plain))
             return f"{', '.join(most)} or {last}"
@@ -133,7 +135,7 @@ def _bounds(metas: tuple[Meta, ...]) -> Iterator[str]:
             yield f"above {meta.gt}"
         if meta.ge is not None:
             yield f"of at least {meta.ge}"
-        if meta.le is not None:
+        if meta.le is not None and meta.le != MOST:
             yield f"at most {meta.le}"
         if meta.min_length:
             yield "that is not empty"

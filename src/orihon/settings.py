@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from orihon.section import Secret, Section
+from orihon.errors import SettingsError
+from orihon.redaction import MASKS
+from orihon.section import MOST, Secret, Section
 
 
 def says(meaning: str) -> Meta:
@@ -19,10 +21,21 @@ def says(meaning: str) -> Meta:
 
 
 Share = Annotated[float, Meta(gt=0, le=1)]
-Positive = Annotated[float, Meta(gt=0)]
-Whole = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0, le=MOST)]
+Whole = Annotated[int, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=1, le=MOST)]
 Word = Annotated[str, Meta(min_length=1)]
+
+ALL = "all"
+_KINDS = {name: frozenset({name}) for name in MASKS} | {ALL.upper(): MASKS}
+_NAMES = sorted(name.lower() for name in MASKS)
+MaskedKind = Annotated[
+    str,
+    Meta(
+        pattern=f"^-?(?i:{ALL}|{'|'.join(_NAMES)})$",
+        description=f"`{ALL}`, {', '.join(f'`{name}`' for name in _NAMES)}; with a `-` before it, a kind is left out",
+    ),
+]
 
 
 class ContextStorage(Section, frozen=True, kw_only=True):
@@ -257,6 +270,30 @@ class Sticky(Section, frozen=True, kw_only=True):
     share: Annotated[float, Meta(gt=0, le=0.75), says("Share of the window that all of them together may take.")] = 0.25
 
 
+class Masking(Section, frozen=True, kw_only=True):
+    """Which secrets are hidden before anything is stored, logged, exported or sent to the model."""
+
+    kinds: Annotated[
+        tuple[MaskedKind, ...],
+        says("`[all, -email]` leaves addresses alone. What the process was given as a secret is hidden in any case."),
+    ] = (ALL,)
+
+    @property
+    def chosen(self) -> frozenset[str] | None:
+        """The masks that are used; None means all of them."""
+        named = [kind for kind in self.kinds if not kind.startswith("-")]
+        excepted = [kind.removeprefix("-") for kind in self.kinds if kind.startswith("-")]
+        chosen = _masks(named or [ALL] if excepted else named) - _masks(excepted)
+        return None if chosen == MASKS else chosen
+
+
+def _masks(kinds: list[str]) -> frozenset[str]:
+    unknown = [kind for kind in kinds if kind.upper() not in _KINDS]
+    if unknown:
+        raise SettingsError(f"There is no kind {unknown[0]!a:.60} to mask.", path="masking.kinds")
+    return frozenset().union(*(_KINDS[kind.upper()] for kind in kinds))
+
+
 class Lease(Section, frozen=True, kw_only=True):
     """The right to write one task."""
 
@@ -285,12 +322,12 @@ class Retention(Section, frozen=True, kw_only=True):
 
 
 class Access(Section, frozen=True, kw_only=True):
-    """Who may see whose tasks, where a service reads for others; the owner of the files sees all."""
+    """Who may see whose tasks, where a service reads for others; see [access.md](access.md) for what it protects."""
 
     admins: Annotated[tuple[str, ...], says("Users who see the tasks of all.")] = ()
-    tokens: Annotated[dict[str, Secret], says("The token of each user; `ORIHON_TOKEN` is compared with them.")] = (
-        msgspec.field(default_factory=dict)
-    )
+    tokens: Annotated[
+        dict[str, Secret], says("The token of each user. Once there is one, a call without a token has no access.")
+    ] = msgspec.field(default_factory=dict)
 
 
 class Settings(Section, frozen=True, kw_only=True):
@@ -307,6 +344,7 @@ class Settings(Section, frozen=True, kw_only=True):
     window: Window = Window()
     history: History = History()
     sticky: Sticky = Sticky()
+    masking: Masking = Masking()
     lease: Lease = Lease()
     monitor: Monitor = Monitor()
     retention: Retention = Retention()

@@ -1,13 +1,18 @@
-"""Text for a terminal: in the person's language; what comes from elsewhere cannot move the cursor or hide; it fits.
+"""Text for a terminal: in the language of the user, without anything that steers the terminal, and no wider than it.
 
-Characters of Chinese, Japanese and Korean take two columns, marks that stand over others none.
+`HOSTILE` is the one list of characters that do something other than being seen: they move the cursor, write to the
+clipboard (OSC 52), turn the direction of the text round, join what is apart, or take no room. They are shown as their
+code. Characters of Chinese, Japanese and Korean take two columns, marks that stand over others none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Literal
-from unicodedata import category, combining, east_asian_width
+from typing import Any, Literal
+from unicodedata import category, east_asian_width
+
+import msgspec
 
 Language = Literal["en", "ja"]
 
@@ -16,6 +21,19 @@ SIZES = (86_400, 3_600, 60, 1)
 WIDE = ("W", "F")
 MORE = "…"
 MARKS = 4  # a line with more characters than so many to a column is cut anyway
+NO_COLUMN = frozenset(("Mn", "Me", "Cf"))
+
+HOSTILE = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but for tab and newline, DEL, C1
+    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"  # direction, joins, invisible signs and tags
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # letters that are not seen
+    "\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\U000f0000-\U0010ffff"  # halves of characters, private ones, none
+)
+_HOSTILE = re.compile(f"[{HOSTILE}]")
+_JOINER, _EMOJI = "\u200d", re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
+_BLANKS = str.maketrans("\n\t", "  ")
 
 
 def language_of(environ: Mapping[str, str]) -> Language:
@@ -37,12 +55,32 @@ def duration(seconds: float, lang: Language) -> str:
 
 def printable(text: str) -> str:
     """A text that a terminal only writes: what could do something else is shown as its code; lines and tabs stay."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else _HOSTILE.sub(_shown, text)
 
 
-def _shown(one: str) -> str:
-    harmless = one.isprintable() or one in "\n\t\u200d" or category(one) == "Zs"
-    return one if harmless else ascii(one)[1:-1]
+def _shown(found: re.Match[str]) -> str:
+    return _JOINER if found[0] == _JOINER and _joins_emoji(found) else ascii(found[0])[1:-1]
+
+
+def _joins_emoji(found: re.Match[str]) -> bool:
+    around = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
+    return all(_EMOJI.match(one) for one in around)
+
+
+def flat(text: str) -> str:
+    """A printable text on one line, its blanks as they are: no field from elsewhere begins a line of its own."""
+    return printable(text).translate(_BLANKS)
+
+
+def json_line(value: Any) -> str:
+    """A value, or one that is JSON already, as JSON in which every character that steers a terminal is escaped."""
+    text = (value if isinstance(value, bytes) else msgspec.json.encode(value)).decode()
+    return text if text.isprintable() else _HOSTILE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def one_line(text: str) -> str:
@@ -56,7 +94,7 @@ def columns(text: str) -> int:
 
 
 def _columns(one: str) -> int:
-    return 0 if combining(one) else 2 if east_asian_width(one) in WIDE else 1
+    return 0 if category(one) in NO_COLUMN else 2 if east_asian_width(one) in WIDE else 1
 
 
 def fitted(text: str, width: int) -> str:

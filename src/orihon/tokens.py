@@ -4,8 +4,13 @@
 |--------------------|-----------------------------------------------|-----------------------------------------------|
 | `estimate`         | the table `_WEIGHTS`; needs nothing installed | role, calls, pictures and files as in `_Wire` |
 | `o200k`, `cl100k`  | exact, offline, by `orihon[tokens]`           | the same                                      |
-| `bytes4`           | a quarter of its UTF-8 bytes, rounded up      | 4 more, and the names and arguments of calls  |
+| `bytes4`           | a quarter of its UTF-8 bytes, rounded up      | 4 more, and names, ids and arguments of calls |
 | `chars4`           | a quarter of its characters (the seeds' rule) | nothing more; a call is its JSON, a picture 100 |
+
+A message is counted as it is sent. The formats differ: a picture in one is a line of text in another, arguments are a
+text or an object, a provider gets its own payload back. The largest counts, so that the count holds for each of them.
+A text that is kept in a blob and was not loaded counts as many tokens as it has bytes, which is the most it can be. Of
+what a provider encrypted for itself, a quarter of the bytes counts.
 
 The estimate stays close to `o200k` because tokens follow the shape of a text: how long its words and numbers are,
 where marks and line ends stand, and in which script. Every character is mapped to one letter for its class, and a few
@@ -18,27 +23,29 @@ Of texts over 2,048 characters every other block of 512 is looked at, which chan
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from orihon.errors import UsageError
+from orihon.parts import LONGEST_ID, PIXELS, Way, payload_of, sent_arguments, sent_ids, ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from orihon.records import Call, Message, Part
+    from orihon.records import Message
 
 ROLE_TOKENS: Final = 4  # OpenAI: 3 a message and 1 for its role
 CALL_TOKENS: Final = 8  # the marks around a call, and again around its result; not documented, so on the safe side
-PICTURE_TOKENS: Final = 1445  # the dearest picture of `picture_tokens`, for one whose size nobody told
+PICTURE_TOKENS: Final = 1600  # the dearest picture of `picture_tokens`, for one whose size is not known
 PIECE_CHARS: Final = 16_384  # at most 64 KB of UTF-8; longer texts make the tokenizer keep much more memory
 SAMPLED_CHARS: Final = 2_048
 BLOCK_CHARS: Final = 512
 MIN_PAIRS: Final = 5
 FACTORS: Final = (0.5, 2.0)
+MOST_SCALE: Final = 1000.0  # of the window that a provider refuses to the one that it takes
 
 
 class Counter(Protocol):
@@ -60,8 +67,8 @@ class Counter(Protocol):
 
 def counter(name: str = "estimate") -> Counter:
     """Return the counter of this name; the exact ones load their vocabulary at the first text."""
-    if name not in _COUNTERS:
-        raise UsageError(f"There is no token counter {name!r}.", hint=f"Choose one of {', '.join(_COUNTERS)}.")
+    if not isinstance(name, str) or name not in _COUNTERS:
+        raise UsageError(f"There is no token counter {name!r:.80}.", hint=f"Choose one of {', '.join(_COUNTERS)}.")
     return _COUNTERS[name]()
 
 
@@ -87,14 +94,16 @@ def scaled(counter: Counter, factor: float) -> Counter:
 
 
 def picture_tokens(width: int | None, height: int | None) -> int:
-    """Tokens of a picture by OpenAI's published rule for high detail: 85, and 170 for each tile of 512 pixels.
+    """Return the tokens of a picture: what OpenAI or what Anthropic publishes, whichever is more.
 
-    Before it is cut, the picture is made to fit into 2048 x 2048, and then its shorter side into 768.
+    OpenAI, at high detail: 85, and 170 for each tile of 512 pixels, once the picture was made to fit into 2048 x 2048
+    and its shorter side into 768. Anthropic: a token for 750 pixels, and 1,600 at most.
     """
-    if not width or not height or width < 0 or height < 0:
+    if not width or not height or not 0 < min(width, height) <= max(width, height) <= PIXELS:
         return PICTURE_TOKENS
     scale = min(1.0, 2048 / max(width, height), 768 / min(width, height))
-    return 85 + 170 * ceil(width * scale / 512) * ceil(height * scale / 512)
+    tiles = ceil(width * scale / 512) * ceil(height * scale / 512)
+    return max(85 + 170 * tiles, min(PICTURE_TOKENS, ceil(width * height / 750)))
 
 
 class _Wire:
@@ -103,49 +112,74 @@ class _Wire:
     def __init__(self, name: str, text: Callable[[str], int]) -> None:
         self.name = name
         self.text = text
+        self._short = lru_cache(maxsize=1024)(text)  # names and ids come again
 
     def message(self, message: Message) -> int:
-        result = CALL_TOKENS if message.role == "tool" else 0
-        calls = sum(CALL_TOKENS + self.text(call.name) + self.text(call.arguments) for call in message.tool_calls)
-        return ROLE_TOKENS + result + calls + self._content(message.content)
+        around = ROLE_TOKENS + self._around(message)
+        if isinstance(message.content, str) and message.blob is None and message.native is None:
+            return around + self.text(message.content)
+        tokens = around + max(map(self._cost, ways(message)))
+        payload = payload_of(message)
+        if payload is None:
+            return tokens
+        return tokens + self._cost(payload) if payload.beside else max(tokens, ROLE_TOKENS + self._cost(payload))
 
     def tools(self, schemas: Sequence[Mapping[str, Any]]) -> int:
         return self.text(_json(schemas)) if schemas else 0
 
-    def _content(self, content: str | list[Part]) -> int:
-        if isinstance(content, str):
-            return self.text(content)
-        return sum(self._part(part) for part in content)
+    def _around(self, message: Message) -> int:
+        """The calls, or what says which call is answered."""
+        tokens = 0
+        for call in message.tool_calls:
+            tokens += CALL_TOKENS + self._name(call.name) + self._id(call.id)
+            tokens += call.blob.size_bytes if call.blob else max(map(self.text, sent_arguments(call.arguments)))
+        if message.role == "tool":
+            tokens += CALL_TOKENS + self._id(message.tool_call_id or "") + self._name(message.tool_name or "")
+        return tokens
 
-    def _part(self, part: Part) -> int:
-        if _is_picture(part):
-            return picture_tokens(part.width, part.height)
-        if part.text is None and (part.data or part.blob):  # a file: its words are known only to the provider
-            return PICTURE_TOKENS
-        return self.text(part.text or "") + self.text(part.name or "") + self.text(part.url or "")
+    def _name(self, name: str) -> int:
+        return self._short(name) if len(name) <= LONGEST_ID else self.text(name)
+
+    def _id(self, id: str) -> int:
+        return max(map(self._name, sent_ids(id)))
+
+    def _cost(self, way: Way) -> int:
+        pictures = sum(picture_tokens(part.width, part.height) for part in way.pictures)
+        marks = ROLE_TOKENS * way.messages + CALL_TOKENS * way.items
+        return sum(map(self.text, way.texts)) + pictures + marks + way.unseen_bytes + ceil(way.opaque_bytes / 4)
 
 
 class _Quarter:
     """`chars4` and `bytes4`: sizes are summed over the message first, and then divided."""
 
     def __init__(
-        self, name: str, size: Callable[[str], int], call: Callable[[Call], str], *, role: int, rest: int
+        self, name: str, size: Callable[[str], int], around: Callable[[Message], list[str]], *, role: int, rest: int
     ) -> None:
         self.name = name
-        self._size, self._call, self._role, self._rest = size, call, role, rest
+        self._size, self._around, self._role, self._rest = size, around, role, rest
 
     def text(self, text: str) -> int:
         return (self._size(text) + self._rest) // 4
 
     def message(self, message: Message) -> int:
-        parts = [] if isinstance(message.content, str) else message.content
-        texts = [message.content] if isinstance(message.content, str) else [part.text or "" for part in parts]
-        texts += map(self._call, message.tool_calls)
-        pictures = sum(100 for part in parts if _is_picture(part))
-        return (sum(map(self._size, texts)) + self._rest) // 4 + pictures + self._role
+        around = sum(map(self._size, self._around(message)))
+        around += sum(call.blob.size_bytes for call in message.tool_calls if call.blob)
+        payload = payload_of(message)
+        if payload is not None and payload.beside:
+            around += self._sum(payload)
+        tokens = [self._tokens(self._sum(way) + around, way) for way in ways(message)]
+        if payload is not None and not payload.beside:
+            tokens.append(self._tokens(self._sum(payload), payload))
+        return max(tokens)
 
     def tools(self, schemas: Sequence[Mapping[str, Any]]) -> int:
         return self.text(_json(schemas)) if schemas else 0
+
+    def _sum(self, way: Way) -> int:
+        return sum(map(self._size, way.texts)) + way.unseen_bytes + way.opaque_bytes
+
+    def _tokens(self, size: int, way: Way) -> int:
+        return (size + self._rest) // 4 + 100 * len(way.pictures) + self._role * (1 + way.messages)
 
 
 class _Scaled:
@@ -163,16 +197,23 @@ class _Scaled:
         return ceil(self._counter.tools(schemas) * self._factor)
 
 
-def _is_picture(part: Part) -> bool:
-    return "image" in part.type or (part.media_type or "").startswith("image/")
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _call_json(call: Call) -> str:
-    return f'{{"name":{_json(call.name)},"arguments":{call.arguments}}}'
+def _calls_of_seeds(message: Message) -> list[str]:
+    longest = (max(sent_arguments(call.arguments), key=len) for call in message.tool_calls)
+    names = (_json(call.name) for call in message.tool_calls)
+    return [f'{{"name":{name},"arguments":{arguments}}}' for name, arguments in zip(names, longest, strict=True)]
+
+
+def _calls_whole(message: Message) -> list[str]:
+    found: list[str] = []
+    for call in message.tool_calls:
+        found += [call.name, max(sent_ids(call.id), key=len), max(sent_arguments(call.arguments), key=_size_bytes)]
+    if message.role == "tool":
+        found += [message.tool_name or "", max(sent_ids(message.tool_call_id or ""), key=len)]
+    return found
 
 
 def _size_bytes(text: str) -> int:
@@ -216,7 +257,6 @@ _SCRIPT_WEIGHTS: Final = (  # looked for only where a text is not ASCII
     (b"r", 0.09),
     (b"g", 0.15),
     (b"q", 0.88),
-    (b"qqqq", -3.79),  # the borders of tables
     (b"h", 0.41),
     (b"k", 1.20),
     (b"kkh", -1.04),  # the second kanji of a Japanese word mostly belongs to the first
@@ -224,6 +264,29 @@ _SCRIPT_WEIGHTS: Final = (  # looked for only where a text is not ASCII
     (b"o", 0.42),
     (b"e", 1.46),
 )
+# The borders of tables: these are one token, if the character is the same one four times.
+_BORDERS: Final = tuple(4 * character.encode() for character in "─━═█░▒▓▀▄—…•·")
+_BORDER_WEIGHT: Final = -3.79
+# Scripts that no vocabulary knows well cost two or three tokens a character. Each row: a first byte, the second bytes
+# of characters that are usual after it, the most usual first, and what each of the others costs more.
+_RARE: Final[tuple[tuple[int, Sequence[int], float], ...]] = (
+    (0xCC, (), 1.4),  # accents on their own
+    (0xCD, range(0xB0, 0xC0), 1.4),
+    *((lead, (), 1.2) for lead in range(0xDC, 0xE0)),  # Syriac, Thaana, N'Ko
+    (0xE0, (0xA4, 0xA5, 0xB8, 0xB9, *range(0xA6, 0xB8)), 1.25),  # not India's scripts and Thai: Lao, Tibetan
+    (0xE1, (0xBB, 0xBA, 0x80, 0x83, 0x9E, 0x81, 0x82, 0x9F, 0xB8, 0xB9), 2.0),  # Ethiopic, Cherokee, Mongolian
+    (
+        0xE2,
+        (0x80, 0x94, 0x95, 0x86, 0x96, 0x9C, *range(0x81, 0x90), *range(0x91, 0x94), *range(0x97, 0xA0)),
+        2.3,
+    ),  # not marks and boxes: braille, Coptic
+    (0xEA, range(0xB0, 0xC0), 2.2),  # not hangul: Yi, Vai
+    (0xEE, (), 2.3),  # private use, as fonts with icons have it
+    (0xEF, (0xBC, 0xBD, 0xB8, 0xBB), 1.5),  # not full-width letters
+    (0xF0, (0x9F,), 1.6),  # not emoji
+    *((lead, (), 2.3) for lead in range(0xF1, 0xF5)),
+)
+_RARE_SHARE: Final = 64  # one of so many characters is not worth the time
 _CHAR_WEIGHT: Final = 0.245  # each character, whatever its class
 _NOISE_WEIGHT: Final = 15.5  # each time that j, q and z are all there: random letters hardly merge
 
@@ -253,10 +316,27 @@ def _weigh(text: str) -> float:
         count = shapes.translate(None, b"aA0").count  # a few curly quotes in a long text should not cost its length
         for pattern, weight in _SCRIPT_WEIGHTS:
             tokens += weight * count(pattern)
+        tokens += _weigh_rare(raw, chars)
+        if b"qqqq" in shapes:
+            tokens += _BORDER_WEIGHT * sum(map(raw.count, _BORDERS))
     usual = 1 + chars / 128  # a pangram has these letters, and so has a page of prose
     if raw.count(b"q") > usual:
         tokens += _NOISE_WEIGHT * max(0.0, min(map(raw.count, (b"j", b"q", b"z"))) - usual)
     return min(tokens, len(raw))  # a token is at least a byte
+
+
+def _weigh_rare(raw: bytes, chars: int) -> float:
+    """Weigh what the characters of rare scripts cost more than their neighbours in Unicode."""
+    tokens = 0.0
+    few = chars // _RARE_SHARE
+    for lead, usual, weight in _RARE:
+        found = raw.count(lead)
+        for second in dict.fromkeys(usual) if found > few else ():
+            found -= raw.count(bytes((lead, second)))
+            if found <= few:
+                break
+        tokens += weight * found if found > few else 0.0
+    return tokens
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -303,10 +383,8 @@ def _exact(vocabulary: str) -> Counter:
 
 _COUNTERS: Final[Mapping[str, Callable[[], Counter]]] = {
     "estimate": lambda: _Wire("estimate", _estimate),
-    "chars4": lambda: _Quarter("chars4", len, _call_json, role=0, rest=0),
-    "bytes4": lambda: _Quarter(
-        "bytes4", _size_bytes, lambda call: call.name + call.arguments, role=ROLE_TOKENS, rest=3
-    ),
+    "chars4": lambda: _Quarter("chars4", len, _calls_of_seeds, role=0, rest=0),
+    "bytes4": lambda: _Quarter("bytes4", _size_bytes, _calls_whole, role=ROLE_TOKENS, rest=3),
     "o200k": lambda: _exact("o200k"),
     "cl100k": lambda: _exact("cl100k"),
 }

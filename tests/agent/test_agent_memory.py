@@ -61,6 +61,7 @@ def replies():
     yield says("Done.", usage=None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux says how much memory a process has")
 def test_an_agent_takes_no_more_for_every_turn(tmp_path):
     """Between turn 50 and turn 150 a process with a model, tools and folds grows by less than 3 MB."""

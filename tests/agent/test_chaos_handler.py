@@ -8,8 +8,8 @@ import pytest
 import orihon
 from agent.chaos import cut, fails_midway, raw, says, stalls, status, unfinished
 from orihon.agent.handler import TaskHandler, Work
-from orihon.context.wire import violations
 from orihon.settings import Settings
+from orihon.testing.wire_rules import violations
 from rounds import KEY, TOOLS
 
 TRIES = 2

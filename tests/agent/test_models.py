@@ -30,10 +30,10 @@ from orihon.agent.models import Patience, open_model, was_cut
 from orihon.agent.models.openai_chat import ChatGathering
 from orihon.agent.models.patience import told_seconds
 from orihon.context.replies import reply_of
-from orihon.context.wire import violations
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
 from orihon.section import Secret
 from orihon.settings import Llm, Provider, Settings
+from orihon.testing.wire_rules import violations
 from rounds import KEY as TASK_KEY
 from rounds import TOOLS, calling, turn
 
@@ -202,6 +202,7 @@ def test_what_does_not_pass_is_one_error(bench, task, failure):
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
+@pytest.mark.slow
 def test_silence_is_a_failure(bench, task, caplog):
     """Before the first byte and in the middle of a reply."""
     bench.server.acts = [stalls(), stalls(3), says("Done.")]

@@ -82,6 +82,7 @@ def test_the_story_has_everything(undisturbed):
     assert len(set(undisturbed["ran"])) == len(undisturbed["ran"]) == 9
 
 
+@pytest.mark.slow
 def test_paused_at_every_look(undisturbed, tmp_path):
     """A pause before any phase, action, turn, reflection, decision or round; then another engine goes on."""
     for looks in itertools.count(1):
@@ -121,6 +122,7 @@ def test_a_long_piece_of_work_is_not_begun_again(undisturbed, tmp_path, monkeypa
     assert sitting.outcome() == undisturbed
 
 
+@pytest.mark.slow
 def test_killed_at_every_append(undisturbed, tmp_path):
     """A process that dies between any two writes: what it was doing is done once, and recorded once."""
     for appends in itertools.count(1, 1 if DEEP else 9):

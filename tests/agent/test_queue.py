@@ -165,6 +165,7 @@ def test_how_long_ago_it_was_paused(engine, monkeypatch):
 # whose worker died
 
 
+@pytest.mark.slow
 def test_a_dead_worker_gives_back(engine, url):
     """Twice it goes back, with its calls answered as cut off; the third time it has failed, and can be resumed."""
     enqueue(engine, KEY, JOB, uuid="a")

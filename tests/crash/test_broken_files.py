@@ -89,6 +89,7 @@ def test_broken_logs(place, case):
         assert [message.seq for message in store.read(TASK.uuid, Message, first=new)] == [new]
 
 
+@pytest.mark.slow
 def test_reports_leave_no_handles_open(place):
     """A file with thousands of broken lines is reported line by line without running out of handles."""
     log = file_of(place)

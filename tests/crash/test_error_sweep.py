@@ -48,6 +48,7 @@ def calls_of(kind, place):
     return faults.calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "how"),
     [(errno.ENOSPC, "fail"), (errno.EIO, "fail"), (errno.ENOSPC, "fail half"), (errno.EIO, "fail after")],
@@ -76,6 +77,7 @@ def test_every_call_fails_once(kind, code, how, fast_path):
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
 def test_a_full_disk_that_is_freed_later(kind, fast_path):
     """A disk that is full from any call on loses nothing; with room again, the same lease goes on."""
@@ -130,16 +132,6 @@ def test_every_call_of_sqlite_fails_once(kind, call, code, fast_path):
             error.add_note(f"{kind}: {code} at {call} number {at}, {errors}")
             raise
         shutil.rmtree(place)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of two megabytes."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(tmp_path)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk: run the tests as root, as CI does")
-    yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["open before", "opened on the full disk"])

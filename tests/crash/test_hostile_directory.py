@@ -197,20 +197,28 @@ def test_private_at_every_moment(kind, umask):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_wide_open_places_are_put_right(kind):
-    """A store that was copied with modes 755 and 644 is private again once it was opened and used."""
+def test_modes_of_what_is_there_are_left(kind):
+    """A store that was copied with modes 755 and 644 keeps them when it is used; what is made in it is private."""
+    new = a_task(2)
     with fast_place() as place:
         url = url_of(kind, place)
         with open_store(url) as store:
             play(store, TASK.uuid, lambda _: None)
         for path in place.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
+        before = {path: (path.stat().st_ino, path.stat().st_mode) for path in place.rglob("*")}
         with open_store(url) as store:
             store.lease(TASK.uuid).close()
             for message in store.read(TASK.uuid, Message):
                 if message.blob:
                     store.blob(TASK.uuid, message.blob.sha256)
-            assert wrong_modes(place) == []
+            with store.lease(new.uuid, create=new) as lease:
+                lease.append(a_message())
+        for path in place.rglob("*"):
+            if (inode := path.stat().st_ino) == before.get(path, (0, 0))[0]:
+                assert (inode, path.stat().st_mode) == before[path]
+            else:
+                assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -93,6 +93,7 @@ def calls_of(kind, place):
     return faults.calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill before", "kill half", "kill after"])
 @pytest.mark.parametrize("kind", STORES)
 def test_killed_at_every_call(kind, how, fast_path):
@@ -114,6 +115,7 @@ def test_killed_at_every_call(kind, how, fast_path):
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)
 @pytest.mark.parametrize(("kind", "call"), INSIDE if DEEP else SHORT)
 def test_killed_inside_sqlite(kind, call, fast_path):
@@ -166,6 +168,7 @@ def append(store):
         lease.append(a_message("four"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill before", "kill half", "kill after"])
 @pytest.mark.parametrize(
     ("prepare", "act"), [(None, delete), (torn, append), (compressed, append), (without_index, append)]

@@ -93,6 +93,7 @@ def moments(server, place):
         return cutter.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_connection_cut_at_every_moment(server, tmp_path_factory, when):
     """Before the server heard, or before we heard its answer: the work goes on by itself, and nothing is doubled."""
@@ -184,6 +185,7 @@ def test_backends_ended_at_random(server):
 # a server that stops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 17, 45] if DEEP else [17])
 def test_the_server_stops_without_a_word(server, url, at):
     """As `pg_ctl stop -m immediate`, and starts again: the run goes on, with all that it was told was stored."""
@@ -216,6 +218,7 @@ def test_readers_wait_for_a_restart(server, url):
 # writers that are killed
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment(server):
     """What it was told is there; what it was not told may be, once; and another goes on with the next step."""
     for at in sampled(list(range(1, LAST + 1)), 4):
@@ -254,6 +257,7 @@ with open_store({url!r}) as store:
     assert beats[-1] < "2098"
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind():
     """A server of the tests ends with its process, and takes its files along."""
     program = "from orihon.testing.postgres import PostgresServer as S; s = S().__enter__(); print(s.place, flush=True)"
@@ -272,7 +276,7 @@ def test_nothing_is_left_behind():
 
 # many workers
 
-WORKERS, TASKS, DEATHS = (32, 2000, 60) if DEEP else (4, 24, 4)
+WORKERS, TASKS, DEATHS = (16, 400, 20) if DEEP else (4, 24, 4)
 WORKER = """
 import sys, time
 import orihon
@@ -312,6 +316,7 @@ CREATE TRIGGER counted AFTER UPDATE ON tasks FOR EACH ROW
 """
 
 
+@pytest.mark.slow
 def test_many_workers_end_every_task_once(url, tmp_path):
     """Some are killed in the middle: each task ends once, with each of its messages once and in order.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.conversation.shadow import Shadow
+from orihon.chat.shadow import Shadow
 from orihon.errors import NotWritten, OrihonError
 from orihon.testing.faults import DEEP, NO_STRACE, Child, Fault, Faults, fast_place, in_child, sampled
 from worktrees import fingerprint, git, picture, put
@@ -230,6 +230,7 @@ def test_half_a_file_is_cleared_away(whole):
     whole.check(place, [])
 
 
+@pytest.mark.slow
 def test_a_command_that_outlives_its_process_is_waited_for(whole):
     """The lock is free when the last git command has ended, not when whoever started it was killed."""
     place = whole.copy()
@@ -251,6 +252,7 @@ def test_a_command_that_outlives_its_process_is_waited_for(whole):
     whole.check(place, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_around_every_git_command(whole, when):
     """The command goes on alone for a moment, and whoever comes next waits for its end."""
@@ -308,6 +310,7 @@ def test_killed_at_the_very_first(whole, how):
             raise
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)
 def test_git_is_killed_while_it_makes_the_repository(whole):
     """At any file that it makes; also then the next one finishes it."""
@@ -319,6 +322,7 @@ def test_git_is_killed_while_it_makes_the_repository(whole):
         check_first(whole, place, said)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("strace"), reason=NO_STRACE)
 @pytest.mark.parametrize(("command", "call", "effect"), BREAKS)
 def test_a_git_command_breaks(whole, command, call, effect):

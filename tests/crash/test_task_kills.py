@@ -288,6 +288,7 @@ def spread(points, count):
     return sorted(chosen)
 
 
+@pytest.mark.slow
 def test_the_script_does_everything(world):
     """It inherits, folds more than once, also while a call waits, summarises by itself, uses a blob, and ends once."""
     account = world.account
@@ -305,6 +306,7 @@ def test_the_script_does_everything(world):
     assert UUID[:8] in account.inherited
 
 
+@pytest.mark.slow
 def test_killed_before_any_write(world):
     """Before each write, sync or change of the row."""
     calls = world.heard.calls
@@ -318,6 +320,7 @@ def test_killed_before_any_write(world):
             raise
 
 
+@pytest.mark.slow
 def test_killed_again_while_it_resumes(world):
     """Between the answers to the calls that were lost: each of them is answered once."""
     kinds = [kind for _, kind in world.heard.calls]
@@ -334,6 +337,7 @@ def test_killed_again_while_it_resumes(world):
             raise
 
 
+@pytest.mark.slow
 def test_killed_inside_a_commit(world):
     """When SQLite has written and not committed: the row of plain files, and everything of the other store."""
     commits = world.heard.commits
@@ -345,6 +349,7 @@ def test_killed_inside_a_commit(world):
             raise
 
 
+@pytest.mark.slow
 def test_killed_inside_a_write():
     """Half of a line is in a file, or half of a new state beside it."""
     with fast_place() as place:

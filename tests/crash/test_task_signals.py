@@ -168,6 +168,7 @@ def test_a_signal_at_any_moment(kind, undisturbed):
             assert_interrupted(child, url, undisturbed, f"{kind}: {seconds:.4f} s after it had begun")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
 def test_an_interrupt_at_any_step(kind, undisturbed):
     """The same at moments that time would hit once in a million."""

@@ -16,13 +16,13 @@ import pytest
 import orihon
 from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
 from orihon.config import load
-from orihon.keys import TaskKey
 from orihon.records import Message
+from orihon.task_key import TaskKey
 from orihon.testing.faults import DEEP, fast_place
 from orihon.testing.script import url_of
 
 WORKERS, TASKS, KEYS, STEPS = 4, 40, 34, 2
-KILLS = 60 if DEEP else 24
+KILLS = 40 if DEEP else 12
 PATIENCE = 240 if DEEP else 100
 DONE = "All steps are done."
 
@@ -145,6 +145,7 @@ def place():
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found in /proc")
 @pytest.mark.parametrize(("kind", "seed"), [("jsonl", 1), ("sqlite", 2), ("jsonl", 3)] if DEEP else [("jsonl", 1)])
 def test_workers_are_killed(place, kind, seed):

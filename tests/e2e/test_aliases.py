@@ -25,6 +25,7 @@ def ran(*arguments, cwd):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAGS)
 def test_an_alias_prints_the_same(name, tmp_path):
     """Each of the seeds' calls ends well and prints what the command prints."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orihon.engine import Orihon
-from orihon.keys import TaskKey
+from orihon.engine import Engine
 from orihon.settings import Settings
 from orihon.stores import open_store
+from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
 from runs import a_run
 
@@ -49,7 +49,7 @@ def place(tmp_path):
                 store, status, uuid=uuid, at=ago(days), started_at=ago(days + 0.01), key="github/acme/shop/issue/27",
                 records=[a_message("The total of an empty basket is None. " * 40) for _ in range(30)],
             )  # fmt: skip
-        task = Orihon(store, Settings()).start(
+        task = Engine(store, Settings()).start(
             TaskKey.github("acme", "shop", issue=8), uuid="9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"
         )
         for turn in range(12):
@@ -59,6 +59,7 @@ def place(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_page(place):
     """In one shell after the other, as a person would type it."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -12,10 +12,10 @@ import pytest
 
 import orihon
 from agent.chaos import SILENCE, Chaos, cut, says, stalls, status
-from orihon.context.wire import violations
-from orihon.conversation import book
+from orihon.chat import book
 from orihon.settings import Settings
 from orihon.testing import serve
+from orihon.testing.wire_rules import violations
 from terminal import Terminal
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "_API_KEY"))}
@@ -86,6 +86,7 @@ def until(condition, seconds=30):
 # at a terminal
 
 
+@pytest.mark.slow
 def test_a_sitting(desk):
     """Streaming, a tool with its question, Tab, Japanese, several lines, another size, and a clean end."""
     usage = {"prompt_tokens": 900, "completion_tokens": 9}
@@ -124,6 +125,7 @@ def test_a_sitting(desk):
     assert {one.status for one in desk.listed()} == {"paused"}
 
 
+@pytest.mark.slow
 def test_failures_of_the_provider(desk):
     """It is tried again, which is said; a stream that broke off begins anew; what fails for good is a sentence."""
     acts = [
@@ -156,6 +158,7 @@ def test_failures_of_the_provider(desk):
     assert [text for role, text in desk.log() if role == "assistant"] == ["At last.", "This one is.", "Mended."]
 
 
+@pytest.mark.slow
 def test_ctrl_c(desk):
     """In mid-stream, in a tool, in a line, and at an empty prompt."""
     sleep = ("shell", json.dumps({"command": "touch began; sleep 60"}))
@@ -192,6 +195,7 @@ def test_ctrl_c(desk):
     assert said[-1] == "third"
 
 
+@pytest.mark.slow
 def test_kill_9_in_mid_answer(desk):
     """What was sent is there, and can be asked for; the arrow key brings it back as well."""
     with Chaos([says("One."), stalls(3), says("Two.")]) as server:
@@ -215,6 +219,7 @@ def test_kill_9_in_mid_answer(desk):
         again.type("\x1b[A\x1b[A")
         again.until("二つ目")
         again.type("\x03")
+        again.until(PROMPT)
         again.type("\x04")
         assert again.ended() == 0
     assert desk.log()[-1] == ("assistant", "Two.")
@@ -223,8 +228,8 @@ def test_kill_9_in_mid_answer(desk):
 GONE = """
 import sys, termios
 from pathlib import Path
-from orihon.conversation.chat.screen import Screen
-from orihon.conversation.chat.words import Words
+from orihon.chat.terminal.screen import Screen
+from orihon.chat.terminal.words import Words
 
 def gone(*_):
     raise {error}(5, "Input/output error")
@@ -245,6 +250,7 @@ def test_a_terminal_that_is_gone_has_hung_up(error, call):
     assert (ended.returncode, "Traceback" in ended.stderr) == (128 + signal.SIGHUP, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [False, True], ids=["at the prompt", "in mid-stream"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end(desk, number, busy):
@@ -314,6 +320,7 @@ def test_in_japanese(desk):
     assert "で続けられます" in shown.stderr.decode()
 
 
+@pytest.mark.slow
 def test_the_conversations_of_a_directory(desk):
     """Listed, searched, deleted; several have names."""
     for name in ("shop", "another one"):

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 import orihon
-from orihon.context.wire import violations
-from orihon.conversation import book
-from orihon.conversation.conversation import STOPPED
+from orihon.chat import book
+from orihon.chat.conversation import STOPPED
 from orihon.settings import Settings
+from orihon.testing.wire_rules import violations
 from terminal import Terminal
 
 NAME, URL = os.environ.get("ORIHON_TEST_MODEL", ""), os.environ.get("ORIHON_TEST_MODEL_URL", "")

@@ -156,6 +156,7 @@ def test_inherit_for_programs(tmp_path):
     assert (said["source"], said["block"], said["skipped"]) == (None, None, [])
 
 
+@pytest.mark.slow
 def test_inherit_says_plainly_why_there_is_nothing(tmp_path):
     """No run, no usable run, switched off, no room, somebody else's: a sentence each, and exit code 0."""
     url = str(tmp_path / "s")

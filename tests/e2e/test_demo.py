@@ -33,6 +33,7 @@ def broken_sample(folder, old, new):
     return str(folder)
 
 
+@pytest.mark.slow
 def test_it_ends_well_and_says_what_happened(tmp_path):
     """Exit code 0, the figures, and files that can be looked at as it says."""
     done = play("--keep", "kept", cwd=tmp_path)
@@ -54,6 +55,7 @@ def test_it_ends_well_and_says_what_happened(tmp_path):
     assert play("--keep", "kept", cwd=tmp_path).returncode == 2  # what is there is not mixed with a new run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [0, 1, 2, 17, 34, 36, EDIT_RUNS, 48, 50])
 def test_it_goes_on_wherever_it_was_killed(tmp_path, lines):
     """Before it began, between two messages, while a tool runs, after the edit."""
@@ -62,6 +64,7 @@ def test_it_goes_on_wherever_it_was_killed(tmp_path, lines):
     assert not list(tmp_path.iterdir())  # what it made is gone
 
 
+@pytest.mark.slow
 def test_a_fix_that_does_not_fix_fails_it(tmp_path):
     """The checks are real: the tests of the shop still fail, and so does the command."""
     sample = broken_sample(tmp_path / "sample", "self.lines = list(lines)", "self.lines = lines  # all is well")
@@ -70,6 +73,7 @@ def test_a_fix_that_does_not_fix_fails_it(tmp_path):
     assert "they pass now" in failed(done)
 
 
+@pytest.mark.slow
 def test_a_model_that_ends_too_early_fails_it(tmp_path):
     """A task that is not completed is told, too."""
     sample = broken_sample(tmp_path / "sample", "- Mended.", "- {status: 500, error: out of order}\n- Mended.")
@@ -78,6 +82,7 @@ def test_a_model_that_ends_too_early_fails_it(tmp_path):
     assert "both tasks are completed" in failed(done)
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_not_killed_fails_it(tmp_path):
     """What is shown must have happened."""
     done = play("--kill-after", "1000", cwd=tmp_path)

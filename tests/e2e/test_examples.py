@@ -13,6 +13,7 @@ PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if "```python" in p
 CONTRACTS = sorted(path for path in (ROOT / "examples").glob("*.py") if "StoreContract" in path.read_text("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_examples_run(script, tmp_path):
     """Each example ends well, twice in the same place."""
@@ -70,6 +71,7 @@ def test_a_cancelled_task_is_paused_and_resumed_while_the_loop_stays_free(tmp_pa
     assert int(re.search(r"\d+", lines[4])[0]) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", CONTRACTS, ids=lambda path: path.name)
 def test_a_third_party_can_run_the_contract(script, tmp_path):
     """A store of somebody else passes the public contract with a few lines."""

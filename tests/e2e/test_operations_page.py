@@ -89,6 +89,7 @@ def shell(tmp_path):
         yield run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", sections())
 def test_the_page_says_what_is_printed(section, shell):
     """Each command in turn."""

@@ -25,6 +25,7 @@ def built(root, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_wheel_from_the_sdist_is_the_package_under_test(built):
     """Every module and data file of the installed package is in the wheel, byte for byte, and nothing else is."""
     (wheel,) = built.glob("*.whl")

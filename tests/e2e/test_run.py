@@ -163,6 +163,7 @@ def test_a_file(desk):
     assert "All is done." in state["comments"][-1]["body"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_and_a_resume(desk, number, code):
     """Ctrl-C pauses and says how to go on; the resume needs no options, and runs nothing twice."""
@@ -187,6 +188,7 @@ def test_json_of_an_interrupt(desk):
     assert (code, row["status"], row["reason"], row["resumable"]) == (130, "paused", "interrupted", True)
 
 
+@pytest.mark.slow
 def test_killed(desk):
     """After kill -9 the same command goes on."""
     code, _, _ = interrupted(desk, signal.SIGKILL)
@@ -226,6 +228,7 @@ def test_wrong_inputs(desk, arguments, code):
     assert not running.exists() or not os.listdir(running)
 
 
+@pytest.mark.slow
 def test_debug_shows_the_statistics(desk):
     """`Context stats: 10 messages, ~123 tokens` at every fifth turn."""
     desk.script(*[call("true")] * 5, "Done.")
@@ -237,6 +240,7 @@ def test_debug_shows_the_statistics(desk):
 # the queue
 
 
+@pytest.mark.slow
 def test_the_queue(desk):
     """What is queued is done by a worker, and the health file says that it lives."""
     uuid = desk("enqueue", "Mend the shop", *RUN, "--priority", "3").stdout.strip()
@@ -248,6 +252,7 @@ def test_the_queue(desk):
     assert (desk.place / "out.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_directory_is_a_source(desk):
     """`--source DIRECTORY` finds files that ask for work, and each is done once."""
     issues = desk.place / "issues"
@@ -261,6 +266,7 @@ def test_a_directory_is_a_source(desk):
     assert json.loads((issues / "a.orihon.json").read_text())["status"] == "done"
 
 
+@pytest.mark.slow
 def test_pause_and_unpause(desk):
     """A queued task that is to pause is not begun; one that runs is paused; then both go on."""
     uuid = desk("enqueue", "Mend the shop", *RUN).stdout.strip()
@@ -280,6 +286,7 @@ def test_pause_and_unpause(desk):
     assert desk("pause").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_worker_is_drained(desk):
     """SIGTERM pauses what runs after its turn; the next worker ends it."""
     desk.script(call("touch began; sleep 1"), "All is done.")

@@ -7,11 +7,12 @@ import pytest
 import orihon
 from looks import KINDS
 from orihon import TaskKey
-from orihon.errors import NotFound, UsageError
+from orihon.agent.tools.environment import reduced
+from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
 from orihon.ops.access import Desk, Principal, opened_desk, principal
-from orihon.ops.audit import audit_of
 from orihon.section import Secret
 from orihon.settings import Access, Settings
+from orihon.stores.audit import audit_of
 from orihon.stores.base import Query
 
 IDS = {"alice": "aaaaaaaa-0000-4000-8000-00000000000a", "bob": "aaaaaaaa-0000-4000-8000-00000000000b"}
@@ -64,14 +65,46 @@ def test_each_look_is_written_down_and_masked(engine):
     assert not path.exists() or path.stat().st_mode & 0o777 == 0o600
 
 
-def test_who_it_is():
-    settings = Settings(access=Access(admins=("root",), tokens={"alice": Secret("a-long-token"), "root": Secret("r")}))
+def test_who_it_is_without_tokens():
+    """The caller is trusted: the environment names the user, else it is the owner of the files."""
+    settings = Settings(access=Access(admins=("root",)))
     assert principal(settings, {"ORIHON_USER": "alice"}) == ALICE
     assert principal(settings, {"ORIHON_USER": "root"}) == ROOT
-    assert principal(settings, {"ORIHON_TOKEN": "a-long-token", "ORIHON_USER": "root"}) == ALICE, "the token counts"
     assert principal(settings, {}).admin, "on one machine the owner of the files sees all"
-    with pytest.raises(UsageError, match="ORIHON_TOKEN"):
-        principal(settings, {"ORIHON_TOKEN": "wrong"})
+    for empty in ("", " "):
+        with pytest.raises(UsageError, match="names no user"):
+            principal(settings, {"ORIHON_USER": empty})
+    with pytest.raises(AccessDenied, match="not one of those"):
+        principal(settings, {"ORIHON_TOKEN": "a-token-that-nobody-asked-for"})
+
+
+def test_who_it_is_with_tokens():
+    """Nothing but a token counts, and only one that is configured."""
+    tokens = {"alice": Secret("a-long-token"), "root": Secret("r"), "nobody": Secret("")}
+    settings = Settings(access=Access(admins=("root",), tokens=tokens))
+    assert principal(settings, {"ORIHON_TOKEN": "a-long-token", "ORIHON_USER": "root"}) == ALICE, "the token counts"
+    assert principal(settings, {"ORIHON_TOKEN": "r"}) == ROOT
+    for environ in (
+        *({}, {"ORIHON_USER": "root"}, {"ORIHON_USER": "alice"}, {"ORIHON_TOKEN": ""}),
+        *({"ORIHON_TOKEN": "wrong"}, {"ORIHON_TOKEN": "a-long-toke"}, {"ORIHON_TOKEN": "\udcff"}),
+    ):
+        with pytest.raises(AccessDenied, match="token"):
+            principal(settings, environ)
+    with pytest.raises(AccessDenied):
+        principal(settings, {"ORIHON_TOKEN": "r"}, token="")
+
+
+def test_no_program_that_is_started_gets_the_token():
+    """Neither the shell of an agent nor what it runs."""
+    assert "ORIHON_TOKEN" not in reduced({"ORIHON_TOKEN": "a-long-token", "PATH": "/bin"})
+
+
+def test_a_token_of_two_users_is_nobodys():
+    """Settings that give two users one token are refused, and the token is not printed."""
+    settings = Settings(access=Access(tokens={"alice": Secret("the-same"), "bob": Secret("the-same")}))
+    with pytest.raises(SettingsError, match="same token") as refused:
+        principal(settings, {"ORIHON_TOKEN": "the-same"})
+    assert "the-same" not in f"{refused.value}{refused.value.hint}"
 
 
 def test_only_an_administrator_may(engine):

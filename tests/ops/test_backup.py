@@ -22,9 +22,11 @@ from orihon.ops.generation import entries, generations
 from orihon.ops.keep import keep
 from orihon.ops.restore import restore
 from orihon.records import Message
+from orihon.redaction import MASKS
 from orihon.settings import Settings
 from orihon.stores import open_store
-from orihon.stores.base import LISTS
+from orihon.stores.base import LISTS, Options
+from orihon.testing.contract import a_task as new_task
 from orihon.testing.faults import Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.samples import a_message, one_of_each
 from runs import a_run
@@ -32,6 +34,7 @@ from runs import a_run
 STORES = ["jsonl", "sqlite", "postgres", "memory"]
 NOW = datetime(2024, 6, 1, 3, tzinfo=UTC)
 ROOT = Principal("root", admin=True)
+TASK = new_task()
 
 
 @pytest.fixture(params=STORES)
@@ -302,6 +305,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_backups(files, tmp_path, name):
     """Nothing comes in, nothing outside is touched, and a sentence says what is wrong."""
@@ -321,6 +325,7 @@ def test_hostile_backups(files, tmp_path, name):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "backups", "contexts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill before", "kill after"])
 def test_killed_while_it_backs_up(how):
     """Whenever it dies, the generations that were there can be restored, and the next backup is whole."""
@@ -353,6 +358,7 @@ def test_killed_while_it_backs_up(how):
             shutil.rmtree(place / f"{at}-out")
 
 
+@pytest.mark.slow
 def test_killed_while_it_restores():
     """The next restore goes on, and all is there once."""
     with fast_place() as place:
@@ -397,3 +403,30 @@ def test_the_commands(tmp_path):
     missing = orihon("restore", "backups", "--generation", "1999-01-01", "--store", "sqlite:///drill.db")
     assert missing.returncode == 3
     assert "There is no backup '1999-01-01'" in missing.stderr
+
+
+def test_a_row_that_would_be_masked_today(tmp_path):
+    """What an earlier version left unmasked is masked on the way, in a copy and in a backup."""
+    said = "log in with password: V6feAT2dDNMN"
+    unmasked = Options(kinds=frozenset())
+    with open_store(tmp_path / "old", unmasked) as store, store.lease(TASK.uuid, create=TASK) as lease:
+        lease.append(a_message(content=said))
+        lease.update(status="completed", final_summary=said)
+    with open_store(tmp_path / "old") as store, open_store(tmp_path / "new") as target:
+        done = copy(store, target)
+        assert not done.failures
+        assert target.row(TASK.uuid).final_summary == "log in with password: [PASSWORD]"
+        assert not backup(Desk(store, ROOT, through="backup"), tmp_path / "backups").failures
+
+
+def test_a_backup_masks_as_its_store_does(tmp_path):
+    """What `masking.kinds` leaves alone is in the backup as it is."""
+    with open_store(tmp_path / "store", Options(kinds=MASKS - {"EMAIL"})) as store:
+        with store.lease(TASK.uuid, create=TASK, status="running") as lease:
+            lease.append(a_message(content="ask alice@corp.co.jp"))
+            lease.update(status="completed", final_summary="ask alice@corp.co.jp")
+        desk = Desk(store, ROOT, through="backup")
+        assert not backup(desk, tmp_path / "backups").failures
+    with open_store(tmp_path / "again", Options(kinds=MASKS - {"EMAIL"})) as store:
+        restore(tmp_path / "backups", Desk(store, ROOT, through="restore"))
+        assert store.row(TASK.uuid).final_summary == "ask alice@corp.co.jp"

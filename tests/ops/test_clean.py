@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound, UsageError
-from orihon.handoff import prepare
-from orihon.keys import TaskKey
+from orihon.inheritance import prepare
 from orihon.ops.access import Desk, Principal
 from orihon.ops.clean import clean
 from orihon.ops.keep import keep
@@ -22,6 +21,7 @@ from orihon.ops.search.place import index_path
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Settings
 from orihon.stores import open_store
+from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
 from orihon.tokens import counter
 from runs import KEY, a_run
@@ -163,7 +163,7 @@ def test_who_changes_a_task_gets_ahead(desk, change):
                 if change == "kept":
                     keep(desk, uuid)
                 else:
-                    Orihon(desk.store, SETTINGS).resume(uuid).pause()
+                    Engine(desk.store, SETTINGS).resume(uuid).pause()
             yield row
 
     desk.store.find = found
@@ -239,6 +239,7 @@ def orihon(tmp_path, *arguments, **env):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES[:3])
 def test_the_commands(url_at, tmp_path, kind):
     """In a real process: a dry run changes nothing, a clean says what it did, a kept task stays."""

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound
-from orihon.keys import TaskKey
 from orihon.ops.access import Desk, Principal
 from orihon.ops.compact import compact
 from orihon.records import Message
 from orihon.settings import ContextStorage, Settings
 from orihon.stores import open_store
+from orihon.task_key import TaskKey
 
 KEY = TaskKey.parse("github/acme/shop/issue/27")
 
@@ -26,7 +26,7 @@ def desk(request, url_at, tmp_path):
 
 def a_talk(store, turns=20, user="alice"):
     """A paused task with something to summarise."""
-    task = Orihon(store, Settings()).start(KEY, user=user)
+    task = Engine(store, Settings()).start(KEY, user=user)
     task.add("system", "You are careful.")
     for turn in range(turns):
         task.add("user", f"Question {turn}: why does basket_{turn}.py fail? " + "It fails. " * 60)
@@ -46,7 +46,7 @@ def test_the_window_gets_smaller(desk):
     row = desk.store.row(uuid)
     assert (row.status, row.activity, row.compression_count) == ("paused", "", 1)
     assert [message.text for message in desk.store.read(uuid, Message)] == said
-    with Orihon(desk.store, Settings()).resume(uuid) as task:
+    with Engine(desk.store, Settings()).resume(uuid) as task:
         assert made.summary.splitlines()[1][:40] in str(task.window().openai())
     again = a_talk(desk.store, turns=1)
     nothing = compact(desk, Settings(), again)
@@ -55,7 +55,7 @@ def test_the_window_gets_smaller(desk):
 
 def test_who_is_refused(desk):
     """A task that runs, one that has ended, and one of somebody else."""
-    engine = Orihon(desk.store, Settings())
+    engine = Engine(desk.store, Settings())
     with engine.start(KEY) as running, pytest.raises(LeaseHeld, match="while nobody writes it"):
         compact(desk, Settings(), running.uuid)
     with pytest.raises(Conflict, match="completed"):

@@ -307,6 +307,7 @@ def command(*arguments):
 KILLED = [*product(["jsonl", "sqlite"], repeat=2), ("jsonl", "postgres"), ("postgres", "jsonl")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), KILLED)
 def test_a_copy_that_was_killed_goes_on(tmp_path, first, second, opened, url_at):
     """kill -9 at any moment, and the next run brings the rest; nothing is doubled, and the proof holds."""
@@ -332,6 +333,7 @@ def test_a_copy_that_was_killed_goes_on(tmp_path, first, second, opened, url_at)
             assert everything(source, uuid) == everything(target, uuid)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, opened, url_at):
     """Figures for people and for programs, and an exit code that says whether all is equal."""
     with opened("jsonl", tmp_path) as source:

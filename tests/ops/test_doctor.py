@@ -449,14 +449,15 @@ def test_an_archive_is_looked_into(place):
     assert (place / "completed" / uuid / "messages.jsonl.gz").exists()
 
 
-def test_a_million_flaws_are_a_hundred_sentences(place):
+@pytest.mark.slow
+def test_many_flaws_are_a_hundred_sentences(place):
     """What is said stays bounded, and how much more there is is said."""
     uuid, _ = fill(place)
     path = place / "completed" / uuid / "events.jsonl"
-    path.write_bytes(b"{}\n" * 30_000)
+    path.write_bytes(b"{}\n" * 1_100)
     found = said(place)
     assert len(found) == 101
-    assert found[-1].sentence == "29,900 more findings like these are left out."
+    assert found[-1].sentence == "1,000 more findings like these are left out."
 
 
 def test_a_held_task_is_left_to_its_holder(place, holder):
@@ -477,6 +478,7 @@ def test_a_held_task_is_left_to_its_holder(place, holder):
     assert [finding.level for finding in said(place, fix=True) if other in finding.where] == ["fixed"]
 
 
+@pytest.mark.slow
 def test_after_a_kill(place, holder):
     """What kill -9 leaves (a lock, a log of SQLite, a lease in the row) is seen without a change, and freed."""
     uuid, _ = fill(place)
@@ -526,6 +528,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fix", [False, True])
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_a_store_at_work_has_no_problems(tmp_path, kind, fix, url_at):
@@ -580,7 +583,9 @@ def test_rebuild(place, damage):
 def test_a_rebuild_waits_for_nobody(place):
     """A table that another process has open is refused, because that process would go on writing to the old one."""
     fill(place)
-    code = "import sys; from orihon.stores import open_store; s = open_store(sys.argv[1]); print(); sys.stdin.read()"
+    code = (
+        "import sys; from orihon.stores import open_store as o; s = o(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(place)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": SOURCE},
@@ -729,6 +734,7 @@ def test_a_sound_postgres(postgres_store, holder):
 # the command
 
 
+@pytest.mark.slow
 def test_the_command(place):
     """The exit code says whether all is well, and `--json` says each finding on a line."""
     uuid, _ = fill(place)

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 import orihon
-from orihon.conversation import book
+from orihon.chat import book
 from orihon.ops.access import Desk, Principal
 from orihon.ops.bring import bring
 from orihon.ops.export import pages
@@ -160,6 +160,7 @@ def orihon_command(folder, *arguments, **environ):
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path):
     """Export, import, and what Bob gets: the same answer as for a task that is not there."""
     with orihon.open(tmp_path / "logs" / "contexts", settings=Settings()) as engine:
@@ -187,7 +188,8 @@ def test_the_commands(tmp_path):
     assert "not a file" in several.stderr
     assert "2 messages" in several.stdout
     audit = (tmp_path / "logs" / "contexts" / "audit.jsonl").read_text()
-    assert audit.count('"through":"export"') == 3
+    assert audit.count('"at":"export"') == 3
+    assert audit.count('"denied":true') == 2
 
 
 def test_the_document_of_a_conversation(tmp_path):

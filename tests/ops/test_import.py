@@ -7,13 +7,10 @@ import pytest
 import orihon
 from orihon import codec
 from orihon.context.repair import INTERRUPTED
-from orihon.context.wire import violations
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
-from orihon.keys import TaskKey
 from orihon.ops import bring as bringing
 from orihon.ops.access import Desk, Principal
-from orihon.ops.audit import audit_of
 from orihon.ops.blobs import whole
 from orihon.ops.bring import bring, told_again
 from orihon.ops.export import pages
@@ -21,10 +18,13 @@ from orihon.ops.formats.origin import MARK, rebuilt, restored, without
 from orihon.ops.formats.source import SessionFile, value_of
 from orihon.ops.portable import write_portable
 from orihon.records import Event, Message, Metadata
-from orihon.secrets import mask_value
+from orihon.redaction import mask_value
 from orihon.settings import Settings
 from orihon.stores import open_store
+from orihon.stores.audit import audit_of
 from orihon.task.reader import Reader
+from orihon.task_key import TaskKey
+from orihon.testing.wire_rules import violations
 from sessions import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
 
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root", admin=True)
@@ -119,7 +119,7 @@ def test_claude_code_in_particular(tmp_path, memory):
 def test_nothing_runs_that_was_asked_for_elsewhere(tmp_path, memory):
     """The last call of a session, which nobody answered, is not run when the task is resumed."""
     (task,) = brought(memory, tmp_path, CLAUDE)
-    assert Orihon(memory, Settings()).resume(task.uuid).pending_calls() == []
+    assert Engine(memory, Settings()).resume(task.uuid).pending_calls() == []
 
 
 def test_twice_is_once(tmp_path, store):

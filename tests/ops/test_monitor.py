@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orihon.agent.queue import Job, claim, enqueue
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import UsageError
-from orihon.keys import TaskKey
 from orihon.ops.access import Desk, Principal
 from orihon.ops.metrics import served, text_of
 from orihon.ops.monitor import look
 from orihon.settings import Monitor, Settings
 from orihon.stores import open_store
+from orihon.task_key import TaskKey
 from orihon.testing.faults import in_child
 from runs import a_run
 
@@ -54,7 +54,7 @@ def test_the_limits(desk):
     """One above each limit is told, and nothing at it."""
     for number in range(10):
         a_run(desk.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
-    engine = Orihon(desk.store, settings())
+    engine = Engine(desk.store, settings())
     for _ in range(2):
         engine.start(KEY, queued=True).lease.close()
     running = engine.start(KEY)
@@ -90,10 +90,10 @@ def test_what_died_is_settled(url_at, tmp_path, kind):
     """A task whose process was killed has failed with a summary; a queued one waits again, three times at most."""
     url = url_at(kind, tmp_path)
     with open_store(url) as store:
-        queued = enqueue(Orihon(store, Settings()), KEY, Job(request="do it"))
+        queued = enqueue(Engine(store, Settings()), KEY, Job(request="do it"))
 
     def work(say):
-        engine = Orihon(open_store(url), Settings())
+        engine = Engine(open_store(url), Settings())
         task = engine.start(TaskKey.parse("github/acme/shop/issue/9"))
         task.add("user", "Count the baskets, please.")
         say(task.uuid)
@@ -117,7 +117,7 @@ def test_what_died_is_settled(url_at, tmp_path, kind):
 
 def test_who_works_is_left_alone(desk):
     """A running task whose holder lives is not touched."""
-    with Orihon(desk.store, Settings()).start(KEY) as task:
+    with Engine(desk.store, Settings()).start(KEY) as task:
         assert look(desk, Settings()).interrupted == []
         assert desk.store.row(task.uuid).status == "running"
 
@@ -159,6 +159,7 @@ def orihon(*arguments, **options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_once(tmp_path):
     """In a real process: the exit code is the level, --json is one object."""
     url = str(tmp_path / "contexts")

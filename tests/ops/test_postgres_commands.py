@@ -47,6 +47,7 @@ def test_none_is_left_out():
     assert {line.split()[0] for line, _ in TYPED} | ELSEWHERE == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_each_command(postgres, tmp_path, monkeypatch):
     """What is asked is answered, what goes out comes in again, and nothing is lost on the way."""

@@ -10,8 +10,8 @@ import pytest
 
 import orihon
 from looks import IDS, KINDS, SECRET, fill, said
+from orihon.chat import book
 from orihon.cli import COMMANDS
-from orihon.conversation import book
 from orihon.errors import NotFound, UsageError
 from orihon.settings import Settings
 
@@ -108,6 +108,7 @@ def url(request, url_at, tmp_path, monkeypatch):
     return url
 
 
+@pytest.mark.slow
 def test_alice_learns_nothing_of_bob(url, tmp_path):
     """Neither his words, nor his name, nor his ids, nor his key, nor how many tasks he has."""
     for name, arguments, code in CASES:

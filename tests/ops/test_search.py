@@ -24,7 +24,6 @@ from orihon.cli import cli
 from orihon.cli.worker import _indexer
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, Principal
-from orihon.ops.audit import audit_of
 from orihon.ops.copy import copy
 from orihon.ops.search import Wanted, index_some, purge, search
 from orihon.ops.search.fill import fill
@@ -34,6 +33,7 @@ from orihon.ops.search.words import terms_of, words_of
 from orihon.records import Call, Message, Summary
 from orihon.settings import Settings
 from orihon.stores import open_store
+from orihon.stores.audit import audit_of
 from orihon.stores.base import Options
 from orihon.stores.sources import PlainSource, compress
 from orihon.testing.samples import a_message, a_task
@@ -464,6 +464,7 @@ print(task.uuid, round(worst * 1000, 1))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WITH_INDEX)
 def test_while_eight_write(opened, tmp_path, kind):
     """Eight processes append while others search: nothing is lost, and in the end everything is found."""
@@ -498,6 +499,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WITH_INDEX)
 def test_a_searcher_who_stops_stops_nobody(opened, tmp_path, kind):
     """Whatever he was doing when he was stopped, reading or filling, an append does not wait for him."""

@@ -29,6 +29,7 @@ class TestFinding:
         assert found[0].labels == ("bug", "coding agent")
         assert found[0].url.endswith("issues/1")
 
+    @pytest.mark.slow
     def test_more_than_one_page(self, desk):
         """250 items are found, each once, although the forge gives 100 at a time and labels change meanwhile."""
         for number in range(1, 251):

@@ -2,14 +2,17 @@
 
 import json
 import threading
+from functools import partial
 
 import pytest
 
 from orihon import TaskKey
-from orihon.agent.sources import Arrivals, open_source
-from orihon.agent.sources.local import Local
+from orihon.agent.sources import Arrivals, local, open_source
 from orihon.errors import SourceError, UsageError
+from orihon.ingest import Funnel
 from orihon.settings import Settings
+
+Local = partial(local.Local, funnel=Funnel())
 
 ISSUE = """---
 labels: [bug, urgent]

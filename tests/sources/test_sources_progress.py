@@ -1,12 +1,17 @@
 """The one comment that shows how far a task is."""
 
+from functools import partial
+
 import pytest
 
-from orihon.agent.sources.local import Local
+from orihon.agent.sources import local
 from orihon.agent.sources.progress import Progress, Report, rendered
 from orihon.errors import SourceError
+from orihon.ingest import Funnel
 from orihon.settings import ProgressComment
 from sources.forges import Fault
+
+Local = partial(local.Local, funnel=Funnel())
 
 PHASES = ("planning", "execution", "verification")
 

@@ -107,6 +107,7 @@ class TestService:
         assert settings_for("github", "", general) == general
         assert service.requests == []
 
+    @pytest.mark.slow
     def test_no_key_reaches_another_users_task(self, service, general):
         """Many tasks at once, in any order: each has the key of its own user or the general one."""
         for number in range(20):

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from orihon.handoff import consult, outline_of, prepare
+from orihon.inheritance import consult, outline_of, prepare
 from orihon.records import ToolCall
 from orihon.settings import ContextInheritance
 from orihon.stores import open_store

@@ -149,6 +149,7 @@ def test_a_silent_holder_is_followed_when_he_expires(store, uuid):
         assert holder.communicate("go\n")[0] == "LeaseLost\n"
 
 
+@pytest.mark.slow
 def test_a_heartbeat_keeps_the_lease_through_a_long_call(store, uuid):
     """A holder that waits for a model longer than its lease lasts keeps it."""
     options = Options(heartbeat_seconds=0.1, expiry_seconds=2)
@@ -161,6 +162,7 @@ def test_a_heartbeat_keeps_the_lease_through_a_long_call(store, uuid):
         assert holder.communicate("go\n")[0] == "2\n"
 
 
+@pytest.mark.slow
 def test_eight_processes_fight_for_one_task(store, uuid, tmp_path):
     """Stopped longer than their lease at random moments, they lose, double and interleave nothing."""
     options = Options(heartbeat_seconds=0.2, expiry_seconds=0.6)

@@ -6,7 +6,6 @@ import shutil
 import msgspec
 import pytest
 
-from orihon.keys import TaskKey
 from orihon.planning.history import execution, learnings, outline, past_executions, relevant, sections
 from orihon.planning.history.runs import KEPT, MAX_TEXT
 from orihon.planning.history.steps import meant
@@ -29,6 +28,7 @@ from orihon.planning.schema import (
 )
 from orihon.records import PlanEntry, ToolCall
 from orihon.stores import open_store
+from orihon.task_key import TaskKey
 from orihon.testing.samples import TOKEN, a_message, a_task
 
 NAMES = [

@@ -236,6 +236,7 @@ def test_a_migration_that_fails_leaves_nothing(url, admin, monkeypatch):
     assert admin.execute("SELECT 1 FROM information_schema.columns WHERE column_name = 'colour'").fetchall() == []
 
 
+@pytest.mark.slow
 def test_many_make_the_tables_at_once(url):
     """One does, and the others come after."""
     program = f"import orihon; orihon.open({url!r}).close()"

@@ -80,6 +80,7 @@ def test_a_task_is_put_by_once(engine, url):
         assert other.queue.reserve(uuids) == uuids[0]
 
 
+@pytest.mark.slow
 def test_many_go_for_the_same(engine, url):
     """At the same moment: nobody waits for another, and no task is given twice."""
     queued(engine, "alice", 40)

@@ -104,6 +104,7 @@ def test_kill_9_takes_nothing_back(path, acknowledged):
     assert whole(path)
 
 
+@pytest.mark.slow
 def test_sixteen_processes_share_a_file(path):
     """Each appends to its own task; nothing is lost, and nobody hears of a lock."""
     uuids = make_tasks(path, 16)
@@ -118,6 +119,7 @@ def test_sixteen_processes_share_a_file(path):
     assert whole(path)
 
 
+@pytest.mark.slow
 def test_sixteen_processes_make_a_file(path):
     """A file that all of them want to make first is made once."""
     script = "from pathlib import Path; from orihon.stores.sqlite import SqliteStore; SqliteStore(Path({!r})).close()"

@@ -89,14 +89,16 @@ def test_nobody_else_can_read_it(tmp_path, umask):
     assert mode_of(folder) == mode_of(folder.parent) == 0o700
 
 
-def test_a_mode_that_is_too_wide_is_put_right(path):
-    """A file that came with 0644 is 0600 before anything is written; the user's own directory is left alone."""
+def test_a_wider_mode_is_kept(path):
+    """A file that came with 0644 keeps it, and SQLite gives it to the files beside; those of Orihon are private."""
     path.parent.chmod(0o755)
     SqliteStore(path).close()
     path.chmod(0o644)
+    path.with_name("contexts.db-reserve").unlink()
     with SqliteStore(path) as store:
         a_lease(store)
-        assert mode_of(path) == mode_of(path.with_name("contexts.db-wal")) == 0o600
+        assert mode_of(path) == mode_of(path.with_name("contexts.db-wal")) == 0o644
+        assert mode_of(path.with_name("contexts.db-reserve")) == 0o600
     assert mode_of(path.parent) == 0o755
 
 

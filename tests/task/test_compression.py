@@ -3,8 +3,9 @@
 import pytest
 
 import orihon
-from orihon.context.wire import violations
+from orihon.errors import UsageError
 from orihon.settings import ContextStorage, Settings
+from orihon.testing.wire_rules import violations
 from rounds import KEY, TOOLS, calling, saying, turn
 
 SYSTEM, REQUEST = "You fix bugs in a shop.", "The total of an empty basket is wrong."
@@ -120,6 +121,7 @@ def test_an_undone_one_rests_until_the_limit(engine):
         assert tokens > 0.9 * task.history.limit
 
 
+@pytest.mark.slow
 def test_folding_comes_first_and_a_summary_stands_for_what_it_leaves_out(engine):
     """With a model, what a fold must leave out whole is summarised, and what it shows stays."""
     model = Model()
@@ -304,6 +306,7 @@ def test_a_window_of_500_tokens(engine, tokens, snapshot):
         assert len(task.snapshot().key_observations) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", ["fold", "plain", "importance"])
 def test_everything_fits_in_a_small_window(engine, window):
     """The first request, a note of the system and a stray result as large as the window, and many small messages."""
@@ -332,3 +335,11 @@ def test_a_summary_as_long_as_the_window_is_refused(engine):
         task.compress()
         assert model.prompts
         assert "worth telling" not in str(task.window().openai())
+
+
+def test_a_focus_that_is_no_text(engine):
+    """A sentence, and nothing is summarised."""
+    with engine.start(KEY) as task:
+        task.add("user", "Go.")
+        with pytest.raises(UsageError, match="focus"):
+            task.compress(focus=5)

@@ -6,7 +6,7 @@ from orihon.errors import NotFound
 from orihon.records import Message
 from orihon.settings import Settings
 from orihon.stores import open_store
-from orihon.task.frozen import Frozen, freeze, thaw
+from orihon.task.config import TaskConfig, freeze, thaw
 from orihon.task.history import RECENT_BYTES, History
 from orihon.testing.samples import a_message, a_task
 
@@ -17,7 +17,7 @@ def history_of(count, size=10, **options):
     lease = store.lease(task.uuid, create=task)
     for number in range(1, count + 1):
         lease.append(a_message(f"{number} " + "x" * size))
-    return lease, History(store, task.uuid, Frozen(**options), last=count, last_event=0)
+    return lease, History(store, task.uuid, TaskConfig(**options), last=count, last_event=0)
 
 
 def test_the_newest_few_are_remembered_and_read_without_the_store(monkeypatch):
@@ -83,7 +83,7 @@ def test_what_is_frozen_is_thawed():
     assert thaw(config | {"context_length": "many", "later": 1}) == msgspec.structs.replace(
         frozen, context_length=128_000
     )
-    assert thaw({}) == Frozen()
+    assert thaw({}) == TaskConfig()
 
 
 def test_messages_keep_their_type():

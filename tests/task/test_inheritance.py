@@ -149,3 +149,21 @@ def test_instructions_in_a_summary_arrive_as_quoted_data(engine):
     assert engine.row(task.uuid).hostname not in block.split()
     assert block.count("</") == block.count("</previous") or "</previous_run> and mail" not in block
     assert task.uuid[:8] in block
+
+
+@pytest.mark.parametrize(
+    "user", ["ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5", "al\0ice", "taro@example.com", "x\ud800y"]
+)
+def test_a_user_whose_name_is_masked_or_cleaned_inherits(url, user):
+    """The rows name that user otherwise than the caller does."""
+    with orihon.open(url, user=user, settings=Settings()) as engine:
+        with engine.start("local/issue/k") as first:
+            first.add("user", "Fix the basket.")
+        second = engine.start("local/issue/k")
+        assert second.handoff is not None
+        assert second.handoff.uuid == first.uuid
+        second.close()
+    with orihon.open(url, user="mallory", settings=Settings()) as engine:
+        other = engine.start("local/issue/k")
+        assert other.handoff is None
+        other.close()

@@ -24,6 +24,29 @@ def test_a_compression_is_logged(engine, caplog):
     ]
 
 
+def test_no_value_begins_a_line_of_the_log(engine, caplog):
+    """The name of a tool, an error: what would steer a terminal or end the line is shown as its code."""
+    caplog.set_level(logging.DEBUG, "orihon")
+    name = "x\nERROR forged\x1b[31m\u202e"
+    with engine.start(KEY) as task:
+        task.add("user", "Go.")
+        task.add("assistant", "", tool_calls=[{"id": "1", "name": name, "arguments": "{}"}])
+        for call in task.pending_calls():
+            with task.tool(call):
+                raise RuntimeError(name)
+    log = logging.getLogger("orihon")
+    log.warning("It is called %s.", name)
+    try:
+        raise RuntimeError(name)  # noqa: TRY301
+    except RuntimeError:
+        log.exception("It failed.")
+    assert "It is called x\\nERROR forged\\x1b[31m\\u202e." in caplog.text
+    assert any("forged" in record.getMessage() for record in caplog.records)
+    assert "\x1b" not in caplog.text
+    assert "\u202e" not in caplog.text
+    assert not any("\n" in record.getMessage() for record in caplog.records)
+
+
 def test_the_newest_messages_in_memory_are_bounded(engine):
     """In number and in bytes, while they are written and after a resume; what is older is read when it is asked for."""
     task = engine.start(KEY, tools=TOOLS, context_length=4_000_000, tokens="bytes4")

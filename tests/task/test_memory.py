@@ -66,6 +66,7 @@ def grown_kb(where):
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux says how much memory a process has")
 def test_a_long_task_takes_little_memory(tmp_path):
     """300 turns of 40 kB: less than a fifth of what a list of the messages takes."""

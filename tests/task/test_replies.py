@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orihon.context.wire import violations
+from orihon.testing.wire_rules import violations
 from rounds import KEY, TOOLS
 
 ARGUMENTS = {"path": "a.py"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orihon.context.wire import violations
+from orihon.testing.wire_rules import violations
 from rounds import KEY, TOOLS, calling
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"

@@ -4,6 +4,7 @@ import json
 import tempfile
 from contextlib import suppress
 
+import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +172,7 @@ def opened(kind, place):
     return orihon.open("memory:" if kind == "memory" else f"{place}/contexts", settings=Settings())
 
 
-CHECKS = settings(max_examples=1500 if DEEP else 80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKS = settings(max_examples=300 if DEEP else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @CHECKS
@@ -195,6 +196,7 @@ def test_a_crash_changes_nothing_of_the_window(kind, play, counts):
         player.task.close()
 
 
+@pytest.mark.slow
 @CHECKS
 @given(
     first=plays,

@@ -1,4 +1,4 @@
-"""The seeds' class names as a map: for every name that docs/seeds.md calls done, ours is called and its effect seen.
+"""The class names of the specification: each that docs/specification.md calls done is called, and its effect seen.
 
 A row that says `done` without a call here fails, and so does a call here whose row says something else.
 """
@@ -8,6 +8,7 @@ import json
 import re
 import uuid as uuids
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,14 +19,15 @@ from orihon.agent.loop import Loop
 from orihon.agent.models import open_model
 from orihon.agent.sources.local import Local
 from orihon.agent.tools.box import Toolbox
+from orihon.chat import book, document
+from orihon.chat.checkpoints import attached, wish
+from orihon.chat.lines import FileLineTracker
+from orihon.chat.modelinfo import context_length
+from orihon.chat.sticky import StickyFiles
 from orihon.codec import now
 from orihon.context.importance import importance
-from orihon.conversation import book, document
-from orihon.conversation.checkpoints import attached, wish
-from orihon.conversation.lines import FileLineTracker
-from orihon.conversation.modelinfo import context_length
-from orihon.conversation.sticky import StickyFiles
-from orihon.handoff import Handoff, Previous, search
+from orihon.ingest import Funnel
+from orihon.inheritance import Handoff, Previous, search
 from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan
@@ -33,7 +35,6 @@ from orihon.settings import ContextStorage, Settings
 from orihon.stores.base import Query
 from planned import DONE, PASSED, Brain, World, action, plan
 from rounds import KEY, TOOLS, calling, saying, turn
-from test_seeds_page import NAME_HEAD, Name, _rows
 
 CALLS: dict[str, Callable[..., None]] = {}  # each takes the engine, its place, or both
 LONG = "I changed the total in basket.py. " * 60
@@ -492,7 +493,7 @@ def a_source_finds_what_is_to_be_done(place):
     issues = place / "issues"
     issues.mkdir()
     (issues / "basket.md").write_text("# The basket\n\nIts total is wrong.\n", "utf-8")
-    (item,) = Local(issues).find()
+    (item,) = Local(issues, funnel=Funnel()).find()
     assert (item.title, item.body.strip()) == ("The basket", "Its total is wrong.")
 
 
@@ -501,7 +502,7 @@ def an_item_says_what_it_is(place):
     issues = place / "issues"
     issues.mkdir()
     (issues / "basket.md").write_text("# The basket\n", "utf-8")
-    (item,) = Local(issues).find()
+    (item,) = Local(issues, funnel=Funnel()).find()
     assert orihon.TaskKey.parse(str(item.key)) == item.key
 
 
@@ -839,7 +840,7 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_ours_is_called(name, place):
-    """What docs/seeds.md gives as its place does what the seed's name says."""
+    """What docs/specification.md gives as its place does what the seed's name says."""
     with orihon.open(place, settings=Settings()) as engine:
         at_hand = {"engine": engine, "place": place}
         CALLS[name](**{argument: at_hand[argument] for argument in inspect.signature(CALLS[name]).parameters})
@@ -848,6 +849,6 @@ def test_ours_is_called(name, place):
 
 def test_every_name_that_is_done_is_called_here():
     """The page and the calls above agree, name by name."""
-    rows = [Name(*row) for row in _rows(NAME_HEAD)]
-    done = {re.match(r"`([\w.:]+)", row.name)[1] for row in rows if row.state == "done"}
+    page = Path(__file__).resolve().parents[2] / "docs" / "specification.md"
+    done = set(re.findall(r"^\| `([\w.:]+).*\| done \|$", page.read_text("utf-8"), re.MULTILINE))
     assert done == set(CALLS)

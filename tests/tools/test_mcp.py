@@ -90,6 +90,7 @@ def over(make, server):
 
 
 class TestBothTransports:
+    @pytest.mark.slow
     def test_tools_are_listed_and_called(self, over):
         """Under the name of the server; text, numbers, pictures."""
         described = {schema["function"]["name"]: schema["function"] for schema in over.box.schemas}
@@ -118,6 +119,7 @@ class TestBothTransports:
         assert name.isascii()
         assert over.do(name) == "weird"
 
+    @pytest.mark.slow
     def test_what_takes_too_long_is_given_up_and_told_to_the_server(self, make, server, tmp_path):
         """The session can be used again at once."""
         desk = make(servers=[msgspec.structs.replace(server, timeout_seconds=8.0)])
@@ -165,6 +167,7 @@ def test_a_server_of_before_2026_is_understood(make):
 
 
 class TestCrashes:
+    @pytest.mark.slow
     def test_a_server_that_ended_between_calls_is_started_again(self, make):
         """Nobody notices but the process list."""
         desk = make(servers=[stdio()])
@@ -173,11 +176,13 @@ class TestCrashes:
         until(lambda: gone(first), "it lives")
         assert int(desk.do("test_pid")) != first
 
+    @pytest.mark.slow
     def test_a_call_that_does_no_harm_is_made_again(self, make, tmp_path):
         """Once; the tool says that it only reads."""
         desk = make(servers=[stdio()])
         assert desk.do("test_crash_once", marker=str(tmp_path / "crashed")) == "here again"
 
+    @pytest.mark.slow
     def test_a_call_that_may_have_done_something_is_not_repeated(self, make, tmp_path):
         """It is reported, and the next call finds the server again."""
         desk = make(servers=[stdio()])
@@ -192,6 +197,7 @@ class TestCrashes:
         desk = make(servers=[stdio()])
         assert "goodbye, cruel world" in desk.refusal("test_crash")
 
+    @pytest.mark.slow
     def test_a_web_server_that_was_started_again_is_found_again(self, make):
         """Away, it is reported; back, it is used."""
         web = Web()
@@ -206,6 +212,7 @@ class TestCrashes:
         finally:
             web.end()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "command",
         [
@@ -225,6 +232,7 @@ class TestCrashes:
         assert "no license" in caplog.text or "license" not in command[-1]
         assert desk.do("good_add", a=1, b=1) == "2"
 
+    @pytest.mark.slow
     def test_a_server_that_says_nothing_is_given_up(self, make, caplog):
         """After its time."""
         silent = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -244,6 +252,7 @@ class TestCrashes:
         assert "orihon-mcp" not in {thread.name for thread in threading.enumerate()}
 
 
+@pytest.mark.slow
 def test_a_server_sees_only_its_own_environment(make, monkeypatch):
     """What it was configured with, and a few variables that every program needs."""
     for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "HARMLESS"):
@@ -273,6 +282,7 @@ def test_only_tools_that_read_need_no_approval(make):
     assert "Call test_fail?" in questions[0]
 
 
+@pytest.mark.slow
 def test_two_servers_with_the_same_tools_are_told_apart(make):
     """Also when the names run into each other."""
     desk = make(servers=[stdio("one"), stdio("two")])

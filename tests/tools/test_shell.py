@@ -150,6 +150,7 @@ class TestTime:
         desk.refusal("shell", command="echo $$ > pid; trap '' TERM HUP INT; while :; do sleep 0.1; done", timeout=0.5)
         assert not alive(int((desk.root / "pid").read_text()))
 
+    @pytest.mark.slow
     @LINUX
     def test_who_multiplies_is_caught(self, desk):
         """Processes that replace themselves again and again, each in a session of its own."""

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 
 import pytest
 from hypothesis import given
@@ -359,6 +360,17 @@ class TestSearch:
         with pytest.raises(ToolError, match=r"was stopped after 0\.5 s"):
             searching.search(desk.box.workspace, Search(r"(a+)+$"), desk.box.environ, seconds=0.5)
 
+    def test_a_pattern_is_compiled_where_the_limit_holds(self, desk):
+        """Some patterns take longer to compile than to match; no pattern is without bound."""
+        desk.put("x", "a\n")
+        slow = "(?i)" + "[\x01-\U0010ffff]" * 390
+        before = time.process_time()
+        with pytest.raises(ToolError, match=r"was stopped after 0\.2 s"):
+            searching.search(desk.box.workspace, Search(slow), desk.box.environ, seconds=0.2)
+        assert time.process_time() - before < 1  # of this process; to compile it takes several seconds
+        assert "2,000 are allowed" in desk.refusal("search", pattern=slow * 2)
+        assert "No line matches" in desk.do("search", pattern="b" * 2000)
+
     def test_a_pattern_that_is_none_is_explained(self, desk):
         """With what to do about it."""
         assert "Put \\ before a character" in desk.refusal("search", pattern="foo(")
@@ -389,8 +401,7 @@ class TestSearch:
     )
     def test_any_pattern_fits_or_does_not(self, pattern, path):
         """No glob and no line of a .gitignore makes it fail."""
-        for rule in globs.rules_of(pattern, "x"):
-            rule.expression.fullmatch(path)
+        globs.ignored(path, globs.rules_of(pattern, "x"), directory=True)
         try:
             listing.pattern_of(pattern)
         except ToolError as error:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orihon.config import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
 from orihon.errors import SettingsError
-from orihon.secrets import mask
+from orihon.redaction import mask
 from orihon.stores import options_of
 
 ROOT = Path(__file__).parents[2]

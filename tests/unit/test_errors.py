@@ -4,8 +4,10 @@ import inspect
 
 import pytest
 
+import orihon
 from orihon import errors
-from orihon.errors import OrihonError
+from orihon.errors import AccessDenied, OrihonError, UsageError
+from orihon.settings import Settings
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, OrihonError)]
 
@@ -45,3 +47,31 @@ def test_a_caller_can_say_more():
     """Message, hint and retry can be given where the error is raised."""
     error = errors.ModelError("429 from the provider.", hint="Wait a minute.", retryable=True)
     assert (error.message, error.hint, error.retryable) == ("429 from the provider.", "Wait a minute.", True)
+
+
+def test_errors_mask_what_they_quote():
+    """The message, the hint, and what is printed; the default texts stay."""
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"
+    error = UsageError(f"There is no {token}.", hint=f"Not {token}.")
+    assert (error.message, error.hint) == ("There is no [GITHUB_TOKEN].", "Not [GITHUB_TOKEN].")
+    assert str(error) == error.message
+    assert token not in repr(error)
+
+
+@pytest.mark.parametrize(
+    "name", ["language", "summariser", "tokens", "window", "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"]
+)
+def test_a_refused_option_is_not_quoted_raw(name):
+    """Of `start`, whatever the option is."""
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"
+    with orihon.open("memory:", settings=Settings()) as engine, pytest.raises(UsageError) as refused:
+        engine.start("local/issue/k", **{name: token})
+    assert token not in str(refused.value) + refused.value.hint
+
+
+def test_another_user_is_not_quoted_raw():
+    """A token that stands where a name should."""
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"
+    with orihon.open("memory:", settings=Settings(), user="bob") as engine, pytest.raises(AccessDenied) as refused:
+        engine.start("local/issue/k", user=token)
+    assert token not in str(refused.value)

@@ -16,7 +16,7 @@ from orihon.context.snapshot import Snapshot, merged, rendered
 from orihon.context.summary import Limits, summarise
 from orihon.context.view import saved
 from orihon.context.wire import openai
-from orihon.handoff import prepare
+from orihon.inheritance import prepare
 from orihon.records import Call
 from orihon.settings import ContextInheritance
 from orihon.stores.memory import MemoryStore

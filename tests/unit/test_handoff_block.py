@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.handoff import Previous, block, cap, notice, prepare
-from orihon.handoff.sanitise import Names, names_of, sanitised
+from orihon.inheritance import Previous, block, cap, notice, prepare
+from orihon.inheritance.sanitise import Names, names_of, sanitised
 from orihon.planning.history import execution
 from orihon.records import TaskRow
 from orihon.settings import ContextInheritance, InheritedPlanning
@@ -129,6 +129,7 @@ def test_4_2_2_the_cap_is_the_setting_and_a_tenth_of_the_window():
     assert cap(ContextInheritance(max_inherited_tokens=500), 32_768) == 500
 
 
+@pytest.mark.slow
 def test_4_2_2_what_is_given_up_first():
     """Older plans, then the detail of the plan, then the history of the tools, then the end of the summary."""
     runs = planned(3)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import UsageError
-from orihon.keys import TaskKey
+from orihon.task_key import TaskKey
 
 segments = st.from_regex(r"[A-Za-z0-9_.\-]{1,20}", fullmatch=True).filter(lambda text: text not in {".", ".."})
 numbers = st.integers(1, 10**18)
@@ -16,7 +16,7 @@ keys = st.one_of(
     st.builds(lambda owner, repo, n: TaskKey.github(owner, repo, issue=n), segments, segments, numbers),
     st.builds(lambda owner, repo, n: TaskKey.github(owner, repo, pull_request=n), segments, segments, numbers),
     st.builds(lambda owner, repo, n: TaskKey.gitlab(owner, repo, merge_request=n), groups, segments, numbers),
-    st.builds(lambda project, n: TaskKey.gitlab(project_id=project, issue=n), numbers, numbers),
+    st.builds(lambda project, n: TaskKey.gitlab(project_id=project, issue=n), st.integers(1, 2**53 - 1), numbers),
     st.builds(lambda name, workspace: TaskKey.local(name, workspace=workspace), names, st.just("") | segments),
 )
 

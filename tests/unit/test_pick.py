@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -76,8 +77,8 @@ def test_arguments_stay_valid(messages, limit):
             if call.id in stand_in.arguments:
                 shown = json.loads(stand_in.arguments[call.id])
                 try:
-                    assert list(shown) == list(json.loads(call.arguments))
-                except json.JSONDecodeError:
+                    assert list(shown) == list(msgspec.json.decode(call.arguments))
+                except msgspec.DecodeError:  # no JSON, or some that a strict reader refuses
                     assert list(shown) == ["arguments"]
 
 

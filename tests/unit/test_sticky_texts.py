@@ -13,10 +13,11 @@ from orihon.context.frame import Texts
 from orihon.context.ranges import upto
 from orihon.context.sticky import BEGIN, END, NAMED, Head, StickyFile, entries_of, entry_text, shown_path
 from orihon.context.view import saved, view
-from orihon.context.wire import openai, violations
+from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call, Event
 from orihon.settings import Settings
+from orihon.testing.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 
@@ -199,8 +200,7 @@ class Play:
             composed = self.desk.window()
         except BudgetTooSmall:
             raise AssertionError("sticky files never make a window impossible") from None
-        counted = sum(self.desk.counter.message(msgspec.structs.replace(m, tokens=0)) for m in composed.messages)
-        assert counted == composed.report.tokens <= composed.report.limit
+        assert self.desk.counted(composed) == composed.report.tokens <= composed.report.limit
         for api in wire.APIS:
             assert violations(api, getattr(wire, api)(composed.messages)) == []
         now = openai(composed.messages)

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import sysconfig
+import unicodedata
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -132,6 +133,16 @@ def test_the_estimate_is_close_to_o200k(messages):
         "Изменения сохранены, но сервер нужно перезапустить. " * 20,
         "配置文件已经更新。请重新启动服务器以使更改生效。" * 20,
         "설정 파일이 변경되었으므로 서버를 다시 시작해야 합니다. " * 20,
+        "አማርኛ የኢትዮጵያ ቋንቋ ነው። ዛሬ ጥሩ ቀን ነው። " * 20,
+        "བོད་སྐད་ནི་བོད་ཀྱི་སྐད་ཡིག་ཡིན། " * 20,
+        "ພາສາລາວແມ່ນພາສາທາງການຂອງປະເທດລາວ " * 20,
+        "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ ⵜⴰⵎⴰⵣⵉⵖⵜ " * 20,
+        "⠋ building\n⠙ building\n⠹ building\n" * 20 + "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" * 40,
+        "\ue0b0 main \ue0a0 \uf113 ok " * 40,
+        unicodedata.normalize("NFD", "Příliš žluťoučký kůň úpěl ďábelské ódy. ") * 20,
+        "".join(f"Z{chr(0x300 + n % 112)}{chr(0x300 + n * 7 % 112)}" for n in range(400)),
+        "␀".join("UTF-16 that was read as UTF-8 " * 20),
+        "𠀀𠀁𠀂𠀃𠀄𝐇𝐞𝐥𝐥𝐨" * 40,
     ],
 )
 def test_the_estimate_is_never_absurdly_low(text):
@@ -199,40 +210,44 @@ def test_chars4_is_the_rule_of_the_seeds():
 
 
 def test_bytes4_is_a_quarter_of_the_bytes_and_four():
-    """UTF-8 bytes of the content, and of the names and arguments of calls, by four, and 4 a message."""
+    """UTF-8 bytes of the content, and of the names, ids and arguments of calls, by four, and 4 a message."""
     call = Call(id="c1", name="read", arguments='{"p":"あ"}')
     assert counter("bytes4").text("あああ") == 3
     assert counter("bytes4").message(message("あああ")) == 3 + 4
-    assert counter("bytes4").message(message("x", role="assistant", tool_calls=[call])) == (1 + 4 + 11) // 4 + 4
+    assert counter("bytes4").message(message("x", role="assistant", tool_calls=[call])) == (1 + 4 + 2 + 11 + 3) // 4 + 4
 
 
 @pytest.mark.parametrize("name", ["estimate", "o200k", "cl100k"])
 def test_a_message_costs_more_than_its_text(name):
-    """Role, calls, results and names of files are counted on top of the words."""
+    """Role, calls, results with their ids and names, and the heads of files are counted on top of the words."""
     count = counter(name)
-    words = count.text("List the files.")
-    call = Call(id="c1", name="ls", arguments='{"path": "/tmp"}')
-    inside = count.text("ls") + count.text('{"path": "/tmp"}')
+    words, own_id = count.text("List the files."), count.text("c1")
+    call = Call(id="c1", name="ls", arguments='{"path":"/tmp"}')
+    inside = own_id + count.text("ls") + count.text('{"path":"/tmp"}')
     assert count.message(message("List the files.")) == words + 4
     assert count.message(message("List the files.", role="assistant", tool_calls=[call])) == words + 4 + inside + 8
-    assert count.message(message("List the files.", role="tool", tool_call_id="c1")) == words + 4 + 8
+    result = message("List the files.", role="tool", tool_call_id="c1", tool_name="ls")
+    assert count.message(result) == words + 4 + 8 + own_id + count.text("ls")
     parts = [Part(type="text", text="List the files."), Part(type="file", name="a.txt", text="hello")]
-    assert count.message(message(parts)) == words + 4 + count.text("a.txt") + count.text("hello")
+    assert count.message(message(parts)) >= count.text("List the files.\n[file a.txt: m1]\nhello") + 4
 
 
 @pytest.mark.parametrize(
     ("width", "height", "tokens"),
     [
-        (1024, 1024, 765),
-        (2048, 4096, 1105),
-        (512, 512, 255),
-        (1, 1, 255),
-        (10_000, 100, 765),
+        (1000, 1000, 1334),  # Anthropic's rule
+        (2048, 4096, 1600),
+        (512, 512, 350),
+        (1, 1, 255),  # OpenAI's rule
+        (800, 600, 765),
+        (3000, 100, 765),
         (None, 5, PICTURE_TOKENS),
+        (-5, 5, PICTURE_TOKENS),
+        (10**400, 10**400, PICTURE_TOKENS),
     ],
 )
-def test_pictures_cost_what_openai_publishes(width, height, tokens):
-    """A picture is 85 tokens and 170 a tile; one of unknown size is as dear as the dearest."""
+def test_pictures_cost_what_the_dearer_provider_publishes(width, height, tokens):
+    """85 tokens and 170 a tile, or a token for 750 pixels; one of unknown size is as dear as the dearest."""
     assert picture_tokens(width, height) == tokens
     part = Part(type="image", media_type="image/png", data="A" * 99_999, width=width, height=height)
     assert counter().message(message([part])) == tokens + 4
@@ -244,10 +259,10 @@ def test_no_picture_is_dearer_than_one_of_unknown_size():
     assert max(picture_tokens(width, height) for width in sizes for height in sizes) == PICTURE_TOKENS
 
 
-def test_a_file_without_words_is_not_free():
-    """A file that only the provider can read counts like a picture of unknown size."""
+def test_a_file_without_words_is_a_line():
+    """No format sends a document or a sound as such, so they cost what the line in their place costs."""
     file = Part(type="file", media_type="application/pdf", blob=Blob(sha256="0" * 64, size_bytes=10_000))
-    assert counter().message(message([file])) == PICTURE_TOKENS + 4
+    assert counter().message(message([file])) == counter().text("[file application/pdf, 10,000 bytes: m1]") + 4
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,10 +12,11 @@ from histories import history, seeded
 from orihon.context import wire
 from orihon.context.frame import Policy, Texts
 from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
-from orihon.context.wire import openai, violations
+from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call
 from orihon.settings import Settings
+from orihon.testing.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 CASES = 5_000 if DEEP else 250
@@ -50,7 +51,7 @@ def sent(composed):
 
 def check(desk, composed):
     """Inside the limit by the counter in use, and valid for every provider."""
-    counted = sum(desk.counter.message(msgspec.structs.replace(m, tokens=0)) for m in composed.messages)
+    counted = desk.counted(composed)
     assert counted == composed.report.tokens
     assert counted <= desk.budget.limit
     for api in wire.APIS:
@@ -88,6 +89,7 @@ def test_a_long_log_is_folded_and_says_so():
     assert report.tokens <= 0.6 * desk.budget.limit
 
 
+@pytest.mark.slow
 def test_between_two_folds_the_prefix_stays():
     """Each window begins with the messages of the one before, until the next fold; folds are rare."""
     desk = started()
@@ -252,6 +254,7 @@ def test_clear_leaves_the_system_prompt_and_the_pins():
     assert any("compute_total_1" in str(content) for content in contents)
 
 
+@pytest.mark.slow
 def test_ten_folds_leave_what_must_stay():
     """System prompt, first request and pins are byte-equal after ten forced folds."""
     desk = started(8_000)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from histories import MODELS, histories, history, load, seeded
 from orihon.context import wire
 from orihon.context.repair import INTERRUPTED, repair
+from orihon.testing.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 HISTORIES = 250_000 if DEEP else 5_200  # times four formats
@@ -46,7 +47,7 @@ def test_every_history_is_valid_in_every_format(chunk):
         for api, render in RENDER.items():
             model = rng.choice((*MODELS[api], "another"))
             rendered = render(repaired, model=model, load=rng.choice((load, None)))
-            assert not wire.violations(api, rendered, model=model), f"history({seed}), {api}, {model}"
+            assert not violations(api, rendered, model=model), f"history({seed}), {api}, {model}"
 
 
 @settings(max_examples=150, deadline=None)
@@ -57,7 +58,7 @@ def test_every_prefix_is_valid_in_every_format(messages):
         repaired = repair(messages[:end])
         for api, render in RENDER.items():
             for model in MODELS[api]:
-                assert not wire.violations(api, render(repaired, model=model, load=load), model=model)
+                assert not violations(api, render(repaired, model=model, load=load), model=model)
 
 
 def test_the_histories_reach_what_matters():
@@ -78,6 +79,7 @@ def test_the_histories_reach_what_matters():
             assert sent[api].count(mark) >= 10, (api, mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", wire.APIS)
 def test_what_was_sent_stays_the_beginning(api):
     """Where no call is pending, one message more changes nothing that was sent before."""

@@ -8,6 +8,7 @@ from orihon.context import wire
 from orihon.context.repair import plain_name, repair
 from orihon.errors import UsageError
 from orihon.records import Blob, Call, Message, Native, Part
+from orihon.testing.wire_rules import violations
 
 PICTURE = Part(type="image", data=PNG, media_type="image/jpeg", width=1, height=1)
 THOUGHT = {"type": "thinking", "thinking": "…", "signature": "EqQB"}
@@ -96,11 +97,12 @@ def test_gemini():
 
 @pytest.mark.parametrize("text", ["not json", "[1]", '"text"', "null", '{"cut'])
 def test_arguments_that_are_no_object_are_put_into_one(text):
-    """Anthropic and Gemini get `_raw`; OpenAI gets the bytes."""
+    """Every format gets `_raw`: many servers parse the arguments of earlier calls and refuse what is no object."""
     messages = exchange(arguments=text)
     assert wire.anthropic(messages)["messages"][1]["content"][1]["input"] == {"_raw": text}
     assert wire.gemini(messages)["contents"][1]["parts"][1]["functionCall"]["args"] == {"_raw": text}
-    assert wire.openai(messages)[2]["tool_calls"][0]["function"]["arguments"] == text
+    assert msgspec.json.decode(wire.openai(messages)[2]["tool_calls"][0]["function"]["arguments"]) == {"_raw": text}
+    assert msgspec.json.decode(wire.responses(messages)[3]["arguments"]) == {"_raw": text}
 
 
 def test_turns_are_merged_where_they_must_alternate():
@@ -120,7 +122,7 @@ def test_a_request_ends_with_the_user():
     assert wire.anthropic(messages)["messages"][-1]["content"] == [{"type": "text", "text": "Continue."}]
     assert wire.gemini(messages)["contents"][-1]["parts"] == [{"text": "Continue."}]
     assert wire.openai(messages)[-1] == {"role": "assistant", "content": "a"}
-    assert all(not wire.violations(api, getattr(wire, api)([])) for api in wire.APIS)
+    assert all(not violations(api, getattr(wire, api)([])) for api in wire.APIS)
 
 
 def test_ids_that_a_provider_refuses_are_replaced_in_both_places():
@@ -140,7 +142,7 @@ def test_pictures():
     user = repair(log(("user", [Part(type="text", text="this"), PICTURE])))
     url = f"data:image/png;base64,{PNG}"
     assert wire.openai(user)[0]["content"][1] == {"type": "image_url", "image_url": {"url": url}}
-    assert wire.responses(user)[0]["content"][1] == {"type": "input_image", "image_url": url}
+    assert wire.responses(user)[0]["content"][1] == {"type": "input_image", "image_url": url, "detail": "auto"}
     source = wire.anthropic(user)["messages"][0]["content"][1]["source"]
     assert source == {"type": "base64", "media_type": "image/png", "data": PNG}
     assert wire.gemini(user)["contents"][0]["parts"][1] == {"inlineData": {"mimeType": "image/png", "data": PNG}}
@@ -273,6 +275,65 @@ def test_gemini_signs_its_own_and_marks_what_is_not():
     assert older == {"functionCall": {"name": "read", "args": {}}}
 
 
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+
+
+def output(text="a", **fields):
+    words = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "content": words} | fields
+
+
+@pytest.mark.parametrize(
+    ("api", "text", "items"),
+    [
+        ("responses", "", [REASONING, output("")]),
+        (
+            "responses",
+            "a",
+            [REASONING, output(), {"type": "custom_tool_call", "call_id": "c", "name": "x", "input": ""}],
+        ),
+        ("responses", "a", [REASONING, output(), {"type": "something_new"}]),
+        ("responses", "a", [REASONING, output(), REASONING, output()]),
+        ("responses", "a", [REASONING, output(role="user")]),
+        ("anthropic", "a", [THOUGHT, {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]),
+        ("anthropic", "a", [THOUGHT, {"type": "text", "text": "a"}, {"type": "something_new"}]),
+        ("gemini", "a", [{"text": "a", "something": "new"}]),
+    ],
+)
+def test_a_payload_that_would_be_refused_is_not_sent(api, text, items):
+    """Empty words, calls that nobody answers, items that come twice, marks, and kinds that a reply never has."""
+    native = Native(api=api, model="gpt-5", items=items)
+    messages = repair(log(("user", "u"), ("assistant", text or "b", {"native": native}), ("user", "v")))
+    sent = getattr(wire, api)(messages, model="gpt-5")
+    assert violations(api, sent, model="gpt-5") == []
+    assert not any(mark in str(sent) for mark in ("gAAA", "EqQB", "new"))
+
+
+def test_an_item_goes_back_once():
+    """The second of two replies with the same ids goes without them."""
+    said = {"native": Native(api="responses", model="gpt-5", items=[REASONING, output()])}
+    messages = repair(log(("user", "u"), ("assistant", "a", said), ("user", "v"), ("assistant", "a", said)))
+    sent = wire.responses(messages, model="gpt-5")
+    assert sent[1:3] == [REASONING, output()]
+    assert sent[-1] == {"type": "message", "role": "assistant", "content": "a"}
+
+
+def test_an_empty_thought_is_left_out():
+    """Gemini refuses a part without text, unless it carries a signature."""
+    items = [{"text": "", "thought": True}, {"text": "a"}, {"text": "", "thoughtSignature": "CpQB"}]
+    said = {"native": Native(api="gemini", model="gemini-3-pro", items=items)}
+    sent = wire.gemini(repair(log(("user", "u"), ("assistant", "a", said), ("user", "v"))), model="gemini-3-pro")
+    assert sent["contents"][1]["parts"] == items[1:]
+
+
+def test_a_picture_that_is_too_large_for_one_provider():
+    """Over five megabytes of base64 Anthropic refuses the whole request: there it is a line, elsewhere a picture."""
+    part = Part(type="image", data="iVBORw0K" + "AAAA" * 1_400_000, media_type="image/png")
+    user = repair(log(("user", [part])))
+    assert wire.anthropic(user)["messages"][0]["content"][0]["type"] == "text"
+    assert wire.openai(user)[0]["content"][0]["type"] == "image_url"
+
+
 @pytest.mark.parametrize("grown", [1, 10, 24])
 def test_marks_reach_back_to_the_last_request(grown):
     """After 24 parallel calls and their results, some mark is still within 20 blocks of what was cached."""
@@ -309,7 +370,7 @@ def test_tools_that_cannot_be_understood():
     """A tool without a name and an unknown API are refused with a way out."""
     with pytest.raises(UsageError, match="no name"):
         wire.tools([{"type": "function"}], "openai")
-    for ask in (lambda: wire.tools([], "cohere"), lambda: wire.violations("cohere", [])):
+    for ask in (lambda: wire.tools([], "cohere"), lambda: violations("cohere", [])):
         with pytest.raises(UsageError, match="cohere") as caught:
             ask()
         assert "anthropic" in caught.value.hint

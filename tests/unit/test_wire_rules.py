@@ -1,8 +1,10 @@
 """The rules catch what providers refuse: one broken request for each of them."""
 
+import functools
+
 import pytest
 
-from orihon.context.wire import violations
+from orihon.testing.wire_rules import violations
 
 PNG = "iVBORw0KGgo="
 
@@ -15,6 +17,10 @@ def asks(*ids, name="read", arguments="{}", **fields):
     function = {"name": name, "arguments": arguments}
     made = [{"id": each, "type": "function", "function": function} for each in ids]
     return {"role": "assistant", "content": None, "tool_calls": made} | fields
+
+
+def shows(url):
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def tells(id, content="ok"):
@@ -34,6 +40,14 @@ CHAT = {
     "an empty list of calls": ([USER, asks()], "must not be empty"),
     "an id of 41 characters": ([USER, asks("x" * 41), tells("x" * 41)], "40 characters"),
     "arguments that are no text": ([USER, asks("a", arguments={}), tells("a")], "JSON text"),
+    "arguments that are no JSON": ([USER, asks("a", arguments='{"a": '), tells("a")], "JSON text"),
+    "arguments that are no object": ([USER, asks("a", arguments="[1]"), tells("a")], "JSON text"),
+    "arguments with NaN": ([USER, asks("a", arguments='{"a": NaN}'), tells("a")], "JSON text"),
+    "half of a character": ([{"role": "user", "content": "\ud800"}], "half of a character"),
+    "half of a character in a key": ([USER | {"\udfff": "x"}], "half of a character"),
+    "a number that is none": ([USER | {"n": float("nan")}], "no number"),
+    "values without end": ([USER | {"n": functools.reduce(lambda inner, _: [inner], range(200), 1)}], "nested deeper"),
+    "a bitmap": ([USER | {"content": [shows("data:image/bmp;base64,Qk0=")]}], "address"),
     "a name with a dot": ([USER, asks("a", name="a.b"), tells("a")], "name"),
     "calls of the user": ([USER | {"tool_calls": []}], "only an assistant"),
     "a call of another type": (
@@ -73,6 +87,11 @@ RESPONSES = {
     "an id of 65 characters": ([call("x" * 65), output("x" * 65)], "64 characters"),
     "a name with a blank": ([call("a", name="a b"), output("a")], "name"),
     "arguments that are no text": ([call("a", arguments={}), output("a")], "JSON text"),
+    "arguments that are no JSON": ([call("a", arguments="{"), output("a")], "JSON text"),
+    "an item that came before": ([THOUGHT, ANSWER, THOUGHT, ANSWER], "duplicate item"),
+    "an id of another kind": ([SAYS, ANSWER | {"id": "rs_1"}], "cannot be the id"),
+    "an unknown item": ([SAYS, {"type": "thought"}], "unknown type"),
+    "a custom call without its output": ([SAYS, {"type": "custom_tool_call", "call_id": "a"}], "no tool output"),
     "an empty output": ([call("a"), output("a", "")], "empty"),
     "reasoning at the end": ([SAYS, THOUGHT], "required following item"),
     "reasoning before the user": ([THOUGHT, SAYS], "required following item"),
@@ -134,6 +153,12 @@ ANTHROPIC = {
     "a picture in a failure": (turns([TEXT], [use()], [answer(content=[picture()], is_error=True)]), "is_error"),
     "a call in a result": (turns([TEXT], [use()], [answer(content=[use()])]), "cannot hold"),
     "a bitmap": (turns([picture(media_type="image/bmp")]), "media types"),
+    "a picture of six megabytes": (turns([picture(data="AAAA" * 1_500_000)]), "5 MB"),
+    "a block of no kind": (turns("x", [{"type": "thought"}], "y"), "cannot say"),
+    "five marks, some in a result": (
+        turns([TEXT | MARK] * 4, [use()], [answer(content=[TEXT | MARK])]), "5 marks",
+    ),
+    "a mark of another kind": (turns([TEXT | {"cache_control": {"type": "forever"}}]), "ephemeral"),
     "broken base64": (turns([picture(data="!")]), "base64"),
     "a picture without https": (turns([{"type": "image", "source": {"type": "url", "url": "http://x"}}]), "https"),
     "thinking without a signature": (turns("x", [{"type": "thinking", "thinking": "…"}, TEXT], "y"), "signature"),
@@ -186,6 +211,8 @@ GEMINI = {
     "args that are no object": (contents([WORDS], [function(args="{}")], [response()]), "args must be an object"),
     "a response that is no object": (contents([WORDS], [function()], [response(response="x")]), "must be an object"),
     "a name that begins with a digit": (contents([WORDS], [function("3d")], [response("3d")]), "name"),
+    "a field of no kind": (contents([WORDS | {"type": "text"}]), "unknown fields"),
+    "a text that is none": (contents([{"text": 5}]), "must be a text"),
     "a gif": (contents([{"inlineData": {"mimeType": "image/gif", "data": PNG}}]), "media types"),
     "a blank system prompt": (contents([WORDS]) | {"systemInstruction": {"parts": [{"text": ""}]}}, "systemInst"),
     "an unsigned call": (contents([WORDS], [function()], [response()]), "thought_signature"),
@@ -208,6 +235,7 @@ def test_broken(api, request_, words):
     assert any(words in said for said in violations(api, request_, model="gemini-3-pro-preview"))
 
 
+AFTERTHOUGHT = THOUGHT | {"id": "rs_2"}
 SIGNED = function() | {"thoughtSignature": "CpQB"}
 
 
@@ -215,7 +243,7 @@ SIGNED = function() | {"thoughtSignature": "CpQB"}
     ("api", "request_"),
     [
         ("openai", [{"role": "developer", "content": "s"}, USER, asks("a", "b"), tells("b"), tells("a"), USER, USER]),
-        ("responses", [SAYS, THOUGHT, call("a"), call("b"), output("b"), output("a"), THOUGHT, ANSWER]),
+        ("responses", [SAYS, THOUGHT, call("a"), call("b"), output("b"), output("a"), AFTERTHOUGHT, ANSWER]),
         ("anthropic", turns([TEXT, picture()], [THINKING, TEXT, use()], [answer(content=[picture()]), TEXT | MARK])),
         ("anthropic", turns("x", system="s")),
         ("anthropic", turns("x", [THINKING, use("a")], [answer("a")], [use("b")], [answer("b")])),

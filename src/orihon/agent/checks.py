@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orihon.agent.loop import PauseAsked, StopAsked
+from orihon.agent.signals import handle
 from orihon.agent.sources.base import Arrivals
 from orihon.context.transcript import quoted
 from orihon.errors import SourceError
-from orihon.keys import TaskKey
 from orihon.settings import PauseResume, TaskStop
+from orihon.stores.files import disk_errors, make_directory, open_file
 from orihon.task.task import Task
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -50,6 +53,15 @@ def asked_to_pause(settings: PauseResume, uuid: str) -> Path | None:
 def stop_file(settings: PauseResume, uuid: str) -> Path:
     """The file that asks a task to stop; it goes when the task has stopped."""
     return Path(settings.signal_file).with_name(f"stop_signal.{uuid}")
+
+
+def write_signal(path: Path, text: str = "") -> None:
+    """Create a file that asks a task to pause or to stop, for its owner alone."""
+    with disk_errors(f"{path} cannot be written"):
+        if not path.parent.exists():
+            make_directory(path.parent)  # it may be that of a store
+        with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def stop_file_check(settings: PauseResume) -> Callable[[Task], None]:
@@ -156,9 +168,9 @@ class Drain:
             raise PauseAsked(DRAINED)
 
     def listen(self) -> None:
-        """Hear SIGTERM and SIGINT from now on."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._hear)
+        """Hear SIGTERM, by which a worker asks its children to pause, and SIGINT from now on."""
+        signal.signal(signal.SIGTERM, self._hear)
+        handle(self._hear, signal.SIGINT)
 
     def _hear(self, number: int, _: object) -> None:
         if self.asked:

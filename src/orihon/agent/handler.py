@@ -28,12 +28,12 @@ from orihon.agent.prompts import prompt
 from orihon.agent.reporting import Reporting
 from orihon.agent.sources.base import Arrivals, Comment, Outcome, Source
 from orihon.context.language import language_of
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import ContextError, LimitReached, OrihonError, RunError, ScriptError, SourceError
-from orihon.keys import TaskKey
 from orihon.records import Message, TaskRow
-from orihon.task.frozen import Summariser
+from orihon.task.config import Summariser
 from orihon.task.task import Task
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -73,7 +73,7 @@ class TaskHandler:
 
     def __init__(
         self,
-        engine: Orihon,
+        engine: Engine,
         model: Model,
         tools: Tools,
         *,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from orihon.agent.models.base import was_cut
+from orihon.codec import as_text
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
 from orihon.task.runs import PendingCall
@@ -22,6 +23,7 @@ from orihon.task.window import Window
 MAX_FAILURES = 3  # of one tool, or of replies that say nothing, in a row
 MAX_CUTS = 5  # replies in a row that ran out of tokens
 STATS_EVERY = 5
+RESULT_CHARS = 200  # of a result, for whoever watches
 CUT = "cut"  # the note that names a reply that broke off
 
 
@@ -136,7 +138,7 @@ class Loop:
 
     def note(self, text: str) -> None:
         """Tell whoever watches."""
-        self.watch(Step(kind="note", text=text))
+        self.watch(Step(kind="note", text=self.task.funnel.text(text)))
 
     def _answer_to(self, seq: int) -> str | None:
         """What the model answered to a message, in an earlier sitting; None when it has still to."""
@@ -167,15 +169,16 @@ class Loop:
             return message
 
     def _run(self, call: PendingCall) -> None:
-        self.watch(Step(kind="call", text=f"{call.name} {call.text}"))
+        shown = self.task.funnel.text  # whoever watches may cut it, print it or send it on
+        self.watch(Step(kind="call", text=f"{shown(call.name)} {self.task.funnel.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
-        self.watch(Step(kind="result", text=str(run.result)[:200], is_error=run.is_error))
+        self.watch(Step(kind="result", text=shown(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
         failures = self._failures.get(call.name, 0) + 1 if run.is_error else 0
         self._failures[call.name] = failures
         if failures >= MAX_FAILURES:
             self._failures[call.name] = 0  # who goes on after that has tries again
-            raise ToolError(f"{call.name} failed {failures} times in a row: {run.result}")
+            raise ToolError(shown(f"{call.name} failed {failures} times in a row: {run.result}"))
 
     def _take_up(self) -> None:
         """A reply that was stored just before a crash, and is none, is followed up now."""

@@ -20,14 +20,14 @@ import msgspec
 from orihon.agent.checks import DRAINED, asked_to_pause
 from orihon.agent.sources.base import Source
 from orihon.agent.tools.approval import Approve
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound, SourceError, StoreError
-from orihon.keys import TaskKey
-from orihon.records import Event, Status, TaskRow
+from orihon.records import Event, TaskRow
 from orihon.stores.base import Query
 from orihon.task.history import last_number, load_view
 from orihon.task.lifecycle import INTERRUPTED, ending_of
 from orihon.task.task import Task
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def enqueue(
-    engine: Orihon, key: TaskKey, job: Job, *, user: str | None = None, priority: int = 0, uuid: str | None = None
+    engine: Engine, key: TaskKey, job: Job, *, user: str | None = None, priority: int = 0, uuid: str | None = None
 ) -> str:
     """Put a task in the queue; its id."""
     task = engine.start(key, uuid=uuid, user=user, queued=True)
@@ -70,17 +70,18 @@ def enqueue(
     return task.uuid
 
 
-def is_known(engine: Orihon, key: TaskKey) -> bool:
-    """Whether a task on the same thing waits, runs or is paused."""
-    return _any(engine, ("pending", "running", "paused"), str(key))
+def is_known(engine: Engine, key: TaskKey) -> bool:
+    """Whether a visible task on the same thing waits, runs or is paused."""
+    known = str(engine.store.funnel.key(key))
+    return any(True for _ in engine.rows(Query(status=("pending", "running", "paused"), key=known, limit=1)))
 
 
-def _any(engine: Orihon, status: tuple[Status, ...], key: str, *, but: str = "") -> bool:
-    """Whether there is such a task, whosever it is."""
-    return any(row.uuid != but for row in engine.store.find(Query(status=status, key=key)))
+def _is_at_work(engine: Engine, key: str, *, but: str) -> bool:
+    """Whether another task with this key runs, of whichever user."""
+    return any(row.uuid != but for row in engine.store.find(Query(status=("running",), key=key)))
 
 
-def fetch(engine: Orihon, source: Source, job: Job) -> list[str]:
+def fetch(engine: Engine, source: Source, job: Job) -> list[str]:
     """Queue what a source has to do, but nothing twice; the ids of the new tasks."""
     made = []
     try:
@@ -93,9 +94,9 @@ def fetch(engine: Orihon, source: Source, job: Job) -> list[str]:
     return made
 
 
-def job_of(engine: Orihon, uuid: str) -> Job | None:
+def job_of(engine: Engine, uuid: str) -> Job | None:
     """What a task is about; None if nobody noted it."""
-    store = engine.store
+    store, uuid = engine.store, engine.row(uuid).uuid
     notes = load_view(store, uuid, last_number(store, uuid, Event)).state.notes
     try:
         return msgspec.convert(notes.get(WORK), Job)
@@ -103,7 +104,7 @@ def job_of(engine: Orihon, uuid: str) -> Job | None:
         return None
 
 
-def waiting(engine: Orihon) -> Iterator[TaskRow]:
+def waiting(engine: Engine) -> Iterator[TaskRow]:
     """Tasks that can be taken, the most urgent first, users in turn; none whose key is at work.
 
     Among equally urgent ones it is the turn of whoever has least at work, so that a thousand tasks of one user do not
@@ -117,7 +118,7 @@ def waiting(engine: Orihon) -> Iterator[TaskRow]:
     paused = (row for row in store.find(Query(status=("paused",))) if _is_due(row, settings.paused_task_expiry_days))
     rows = sorted((*paused, *store.queue.waiting()), key=lambda row: (-row.priority, row.created_at, row.uuid))
     for row in _in_turn(rows, Counter(row.user for row in running)):
-        if row.task_key not in busy and asked_to_pause(settings, row.uuid) is None:
+        if engine.user in {None, row.user} and row.task_key not in busy and asked_to_pause(settings, row.uuid) is None:
             busy.add(row.task_key)
             yield row
 
@@ -133,16 +134,21 @@ def _in_turn(rows: list[TaskRow], at_work: Counter[str | None]) -> list[TaskRow]
 def _is_due(row: TaskRow, expiry_days: int) -> bool:
     """Whether a paused task is to be taken up again by itself."""
     reason, paused_at = row.reason or "", row.updated_at or row.created_at
-    if paused_at < _ago(days=expiry_days):
+    if paused_at < _ago(days=expiry_days) or not is_taken_up(reason):
         return False
-    return reason in {DRAINED, BY_FILE} or (reason.startswith(FAILED) and paused_at < _ago(seconds=AGAIN_SECONDS))
+    return not reason.startswith(FAILED) or paused_at < _ago(seconds=AGAIN_SECONDS)
+
+
+def is_taken_up(reason: str | None) -> bool:
+    """Whether workers take up again what was paused for this reason."""
+    return reason in {DRAINED, BY_FILE} or (reason or "").startswith(FAILED)
 
 
 def _ago(**time: float) -> str:
     return (datetime.now(UTC) - timedelta(**time)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def claim(engine: Orihon, uuid: str, **options: Any) -> Task | None:
+def claim(engine: Engine, uuid: str, **options: Any) -> Task | None:
     """Take a task that waits; None when somebody else was first, or works on the same thing."""
     try:
         before = engine.row(uuid)
@@ -153,14 +159,15 @@ def claim(engine: Orihon, uuid: str, **options: Any) -> Task | None:
         task = engine.resume(uuid, summariser=summariser, **(options if fresh else {}))
     except (LeaseHeld, NotFound, Conflict):
         return None
-    if _any(engine, ("running",), task.row.task_key, but=uuid):
+    if _is_at_work(engine, task.row.task_key, but=uuid):
         give_back(task, before)  # two took two tasks with one key at the same moment: both try again later
         return None
     return task
 
 
-def stop(engine: Orihon, uuid: str, reason: str) -> TaskRow | None:
+def stop(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
     """End a task that nobody works on; None when somebody does."""
+    uuid = engine.row(uuid).uuid
     try:
         with engine.store.lease(uuid) as lease:
             task = engine.taken(lease)
@@ -187,7 +194,7 @@ class Recovered(msgspec.Struct, frozen=True):
     job: Job | None
 
 
-def recover(engine: Orihon, user: str | None = None) -> list[Recovered]:
+def recover(engine: Engine, user: str | None = None) -> list[Recovered]:
     """Tasks whose process died: an ending that was begun is finished, a queued one goes back or fails.
 
     One that nobody queued has failed as interrupted: whoever started it can resume it. With a `user`, only his.

@@ -31,12 +31,13 @@ from orihon.agent.tools.approval import Ask
 from orihon.agent.tools.box import Toolbox
 from orihon.agent.users import settings_for
 from orihon.codec import now
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
-from orihon.keys import TaskKey
+from orihon.ingest import funnel_of
 from orihon.records import TaskRow
 from orihon.settings import Forge, Settings
 from orihon.task.task import HANDOFF_KEY, Task
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -56,7 +57,7 @@ def targets_of(text: str, settings: Settings) -> list[Target]:
     """What is meant by a text, a Markdown file, a directory of them, or the URL of an issue or a pull request."""
     if text.strip().lower().startswith(("http://", "https://")) and len(text.split()) == 1:
         return [Target(key=key_of(text.strip(), settings))]
-    local = Local(text)
+    local = Local(text, funnel=funnel_of(settings))
     if local.path is None:
         return [Target(key=local.keys()[0], request=text)]
     if not local.path.is_dir():
@@ -107,7 +108,7 @@ class Setup:
 
     def __init__(
         self,
-        engine: Orihon,
+        engine: Engine,
         key: TaskKey,
         job: Job,
         *,
@@ -121,7 +122,7 @@ class Setup:
     ) -> None:
         self.key, self.job, self.user, self.uuid = key, job, user, uuid
         self.settings = settings_for(key.task_source, user or "", engine.settings)
-        self.engine = Orihon(engine.store, self.settings, engine.hooks, engine.user)
+        self.engine = Engine(engine.store, self.settings, engine.hooks, engine.user, engine.trail)
         self._stack = ExitStack()
         try:
             self.source = self._opened_source()
@@ -260,7 +261,7 @@ def resume(setup: Setup, row: TaskRow) -> TaskRow:
 
 
 def run_queued(
-    engine: Orihon, uuid: str, *, watch: Watch | None = None, checks: Sequence[Check] = ()
+    engine: Engine, uuid: str, *, watch: Watch | None = None, checks: Sequence[Check] = ()
 ) -> TaskRow | None:
     """Take a task out of the queue and run it; None when somebody else has it, or works on the same thing."""
     row, job = engine.row(uuid), queue.job_of(engine, uuid)
@@ -285,7 +286,7 @@ def run_queued(
         return setup.handler.carry_on(task, work)
 
 
-def _refuse(engine: Orihon, uuid: str, error: OrihonError, job: Job | None = None) -> TaskRow | None:
+def _refuse(engine: Engine, uuid: str, error: OrihonError, job: Job | None = None) -> TaskRow | None:
     """A task that cannot be begun fails, or waits if it may be possible later."""
     task = queue.claim(engine, uuid)
     if task is None:

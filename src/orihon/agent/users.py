@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from orihon import config
 from orihon.agent.sources.prompt import word
+from orihon.coerce import decode_json
 from orihon.errors import OrihonError, SettingsError, SourceError
 from orihon.section import Section
 from orihon.settings import Provider, Settings, UserConfigApi
@@ -88,7 +87,7 @@ def _of_service(platform: str, user: str, settings: Settings, fetch: Fetch) -> S
         return settings
     if status != OK:
         raise SourceError(f"{SERVICE} answered with {status}.", status=status)
-    answer = msgspec.json.decode(body, type=dict[str, Any])
+    answer = decode_json(body, type=dict[str, Any])
     data = answer.get("data") or {}
     if answer.get("status", "success") != "success" or not isinstance(data, dict):
         raise SourceError(f"{SERVICE} has no settings to give.")

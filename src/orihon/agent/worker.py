@@ -22,8 +22,10 @@ from typing import Any
 
 from orihon import codec
 from orihon.agent import queue
-from orihon.engine import Orihon
+from orihon.agent.signals import handled
+from orihon.engine import Engine
 from orihon.errors import StoreError
+from orihon.stores.files import create_file
 
 log = logging.getLogger("orihon")
 
@@ -41,7 +43,7 @@ class Worker:
 
     def __init__(
         self,
-        engine: Orihon,
+        engine: Engine,
         command: Callable[[str], Sequence[str]],
         *,
         jobs: int = 1,
@@ -158,7 +160,8 @@ class Worker:
         if self.health is None:
             return
         draft = self.health.with_name(f"{self.health.name}.{os.getpid()}")
-        draft.write_text(f"{codec.now()}\n", encoding="ascii")
+        with os.fdopen(create_file(draft), "w", encoding="ascii") as file:
+            file.write(f"{codec.now()}\n")
         draft.replace(self.health)
 
     @contextmanager
@@ -166,9 +169,5 @@ class Worker:
         def ask(*_: Any) -> None:
             self.asked += 1
 
-        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+        with handled(ask, signal.SIGTERM, signal.SIGINT):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

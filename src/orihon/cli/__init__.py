@@ -11,10 +11,13 @@ import logging
 import os
 import signal
 import sys
+from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+from orihon.agent.signals import handle
+from orihon.cli.output import LogLines, guard_streams, say_error, say_traceback
 from orihon.errors import OrihonError
 
 COMMANDS = {
@@ -89,7 +92,7 @@ def show_log(level: int) -> None:
     log = logging.getLogger("orihon")
     if not log.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)
         log.setLevel(level)
 
@@ -98,18 +101,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
-    signal.signal(signal.SIGTERM, leave)
+    guard_streams()
+    handle(leave, signal.SIGTERM)
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "orihon"
-        _say(error.format_message(), f"`{command} --help` shows how it is used.")
+        say_error(error.format_message(), f"`{command} --help` shows how it is used.")
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        _say(error.format_message())
+        say_error(error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say_error("interrupted")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # the reader of our output has seen enough; the interpreter must not complain about it at exit
@@ -117,14 +121,16 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     except OrihonError as error:
         if debug:
-            raise
-        _say(error.message, error.hint)
+            _show_where()
+        say_error(error.message, error.hint)
         sys.exit(error.exit_code)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends here in a sentence
         if debug:
-            raise
-        _say(f"unexpected {type(error).__name__}: {error}", "Run it again with --debug to see where it happened.")
+            _show_where()
+        say_error(f"unexpected {type(error).__name__}: {error}", "Run it again with --debug to see where it happened.")
         sys.exit(UNEXPECTED)
+    finally:
+        _let_go_of_streams()
 
 
 def leave(number: int, _: object) -> None:
@@ -132,5 +138,16 @@ def leave(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _say(message: str, hint: str = "") -> None:
-    click.echo(f"orihon: {message}" + (f"\n  {hint}" if hint else ""), err=True)
+def _let_go_of_streams() -> None:
+    """A terminal that is gone must not change the exit code when the interpreter writes what is left."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _show_where() -> NoReturn:
+    """Print the traceback of the error that is handled, and leave as Python would."""
+    say_traceback()
+    sys.exit(1)

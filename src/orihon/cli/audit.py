@@ -8,10 +8,11 @@ import click
 import msgspec
 
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.people import first_moment, last_moment, moment
 from orihon.config import load
 from orihon.ops.access import opened_desk
-from orihon.ops.audit import Filter, Look, looks
+from orihon.stores.audit import Filter, Look, looks
 from orihon.terminal import one_line
 
 
@@ -23,9 +24,12 @@ from orihon.terminal import one_line
 @click.option("--to", "until", metavar="DATE", callback=last_moment, help="On this day or earlier.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The newest so many.")
 @store_option
-@json_option('One {"timestamp", "user", "admin", "through", "at", "uuid", "query"} per line.')
+@json_option('One {"timestamp", "user", "admin", "through", "at", "uuid", "query", "read", "denied", …} per line.')
 def audit(url: str | None, limit: int, *, as_json: bool, **chosen: Any) -> None:
     """Show who looked at what, when, and through what, the newest last. For administrators only.
+
+    What was refused is there as well: a wrong token, a task of another user, a command for administrators. With --json
+    each line is printed as it is stored; docs/access.md describes it.
 
     \b
     orihon audit
@@ -38,11 +42,16 @@ def audit(url: str | None, limit: int, *, as_json: bool, **chosen: Any) -> None:
         found = looks(desk.audit, Filter(**chosen), limit)
         desk.looked("audit")
     for look in found:
-        click.echo(msgspec.json.encode(look) if as_json else _line(look))
+        if as_json:
+            say_json(look.line)
+        else:
+            say_line(_line(look))
 
 
 def _line(look: Look) -> str:
     who = f"{look.user} (admin)" if look.admin else look.user
     query = "" if look.query is None else msgspec.json.encode(look.query).decode()
-    what = " ".join(filter(None, (look.at, look.uuid, query)))
+    more = msgspec.json.encode(look.more).decode() if look.more else ""
+    denied = "denied" if look.denied else ""
+    what = " ".join(filter(None, (look.at, look.uuid, ", ".join(look.read), query, more, denied)))
     return f"{one_line(moment(look.timestamp))}  {one_line(who)}  {one_line(f'{look.through}: {what}')}"

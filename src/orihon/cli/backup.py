@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import StoreError
@@ -48,21 +48,23 @@ def backup(context: click.Context, directory: Path, uuids: tuple[str, ...], url:
 
         done = back_up(desk, directory, keep=settings.retention.backup_generations, tasks=uuids, tell=tell)
     if as_json:
-        click.echo(msgspec.json.encode(done).decode())
+        say_json(done)
     else:
         _print(done)
     context.exit(StoreError.exit_code if done.failures else 0)
 
 
 def _print(done: BackedUp) -> None:
+    for sentence in done.notes:
+        say_line(f"note     {sentence}", err=True)
     for sentence in done.failures:
-        click.echo(f"problem  {sentence}", err=True)
-    click.echo(
+        say_line(f"problem  {sentence}", err=True)
+    say_line(
         f"{done.generation}: {counted(done.tasks, 'task')}, {amount(done.size_bytes)}. "
         f"Written, restored and compared: {counted(done.written, 'task')}, {counted(done.records, 'record')}, "
         f"{amount(done.written_bytes)}. Unchanged: {counted(done.unchanged, 'task')}. {done.seconds:.1f} seconds."
     )
     if done.carried:
-        click.echo(f"As they were in the last generation: {counted(done.carried, 'task')}.")
+        say_line(f"As they were in the last generation: {counted(done.carried, 'task')}.")
     if done.removed:
-        click.echo(f"Removed: {', '.join(done.removed)}.")
+        say_line(f"Removed: {', '.join(done.removed)}.")

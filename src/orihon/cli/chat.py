@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orihon.agent.queue import Job
+from orihon.agent.signals import handle
+from orihon.chat import book
+from orihon.chat.terminal import typed
+from orihon.chat.terminal.completion import offered
+from orihon.chat.terminal.looking import listed
+from orihon.chat.terminal.plain import Plain
+from orihon.chat.terminal.words import Words
 from orihon.cli import leave
 from orihon.cli.jobs import job, some_options
+from orihon.cli.output import say, say_line
 from orihon.config import load
-from orihon.conversation import book
-from orihon.conversation.chat import typed
-from orihon.conversation.chat.completion import offered
-from orihon.conversation.chat.looking import listed
-from orihon.conversation.chat.plain import Plain
-from orihon.conversation.chat.words import Words
-from orihon.engine import Orihon, open_engine
+from orihon.engine import Engine
 from orihon.errors import UsageError
-from orihon.ops.access import seen_by, user_of
-from orihon.terminal import language_of, printable
+from orihon.ops.access import Gate
+from orihon.terminal import language_of
 
 if TYPE_CHECKING:
-    from orihon.conversation.chat.screen import Screen
+    from orihon.chat.terminal.screen import Screen
 
 
 @click.command()
@@ -73,10 +75,12 @@ def chat(
     made = job(options)
     directory = Path(made.workspace)
     settings = load()
-    options["user"] = user_of(settings, options["user"])
-    with open_engine(options["store"], settings=settings, user=seen_by(settings)) as engine:
+    gate = Gate(settings, options["store"], through="chat")
+    options["user"] = gate.user_of(options["user"])
+    with gate.engine() as engine:
         if wants_list:
-            click.echo(printable(listed(engine, directory, words, user=options["user"])))
+            engine.trail.looked("tasks", query={"directory": str(directory)})
+            say(listed(engine, directory, words, user=options["user"]))
         elif search is not None:
             _search(engine, search, directory, options["user"])
         elif delete is not None:
@@ -87,15 +91,12 @@ def chat(
             context.exit(_sit(engine, made, words, is_plain=plain, **wished))
 
 
-def _sit(engine: Orihon, made: Job, words: Words, *, is_plain: bool, **wished: Any) -> int:
+def _sit(engine: Engine, made: Job, words: Words, *, is_plain: bool, **wished: Any) -> int:
     """One sitting; its exit code."""
-    from orihon.conversation.chat.opening import begun, resumed  # noqa: PLC0415 - --list needs no agent
-    from orihon.conversation.chat.sitting import warnings_shown  # noqa: PLC0415
+    from orihon.chat.terminal.opening import begun, resumed  # noqa: PLC0415 - --list needs no agent
+    from orihon.chat.terminal.sitting import warnings_shown  # noqa: PLC0415
 
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not when it is ignored, as under nohup
-        signal.signal(signal.SIGHUP, leave)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    handle(leave, signal.SIGHUP)
     is_plain = is_plain or not (sys.stdin.isatty() and sys.stdout.isatty())
     face = Plain(words) if is_plain else _screen(words, Path(made.workspace))
     open_it = begun if "name" in wished else resumed
@@ -107,7 +108,7 @@ def _sit(engine: Orihon, made: Job, words: Words, *, is_plain: bool, **wished: A
 
 def _screen(words: Words, directory: Path) -> Screen:
     try:
-        from orihon.conversation.chat.screen import Screen  # noqa: PLC0415 - pipes do not need the library
+        from orihon.chat.terminal.screen import Screen  # noqa: PLC0415 - pipes do not need the library
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] != "prompt_toolkit":
             raise
@@ -118,6 +119,6 @@ def _screen(words: Words, directory: Path) -> Screen:
     return Screen(words, typed.place(directory, os.environ))
 
 
-def _search(engine: Orihon, text: str, directory: Path, user: str | None) -> None:
+def _search(engine: Engine, text: str, directory: Path, user: str | None) -> None:
     for found in book.search(engine, text, directory, user=user):
-        click.echo(printable(f"{found.name} [{found.seq}] {found.role}: {found.text}"))
+        say_line(f"{found.name} [{found.seq}] {found.role}: {found.text}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import StoreError
@@ -74,7 +74,7 @@ def clean(
             tell=tell,
         )
     if as_json:
-        click.echo(msgspec.json.encode(cleaned).decode())
+        say_json(cleaned)
     else:
         _print(cleaned)
     context.exit(StoreError.exit_code if cleaned.failures else 0)
@@ -91,12 +91,12 @@ def _print(cleaned: Cleaned) -> None:
     )
     for name, count, meaning in lines:
         if count:
-            click.echo(f"{name:12} {counted(count, 'task')}: {meaning}")
+            say_line(f"{name:12} {counted(count, 'task')}: {meaning}")
     for sentence in cleaned.failures:
-        click.echo(f"problem      {sentence}", err=True)
+        say_line(f"problem      {sentence}", err=True)
     if cleaned.dry_run:
-        click.echo(f"About {amount(cleaned.freed_bytes)} would be freed. Nothing was changed.")
+        say_line(f"About {amount(cleaned.freed_bytes)} would be freed. Nothing was changed.")
     else:
-        click.echo(f"{amount(cleaned.freed_bytes)} freed in {cleaned.seconds:.1f} seconds.")
+        say_line(f"{amount(cleaned.freed_bytes)} freed in {cleaned.seconds:.1f} seconds.")
     there = ", ".join(f"{count:,} {status}" for status, count in cleaned.left.items() if count)
-    click.echo(f"There are now: {there or 'no tasks'}.")
+    say_line(f"There are now: {there or 'no tasks'}.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say, say_json, say_line
 from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.compact import Compacted
@@ -34,19 +34,19 @@ def compact(uuid: str, focus: str, url: str | None, *, as_json: bool) -> None:
     with opened_desk(settings, url, through="compact") as desk:
         made = summarise(desk, settings, uuid, focus=focus)
     if as_json:
-        click.echo(msgspec.json.encode(made).decode())
+        say_json(made)
     else:
         _print(made)
 
 
 def _print(made: Compacted) -> None:
     for problem in made.problems:
-        click.echo(f"note     The model failed: {problem}", err=True)
+        say_line(f"note     The model failed: {problem}", err=True)
     if not made.messages:
-        click.echo(f"There is nothing to gain; the window has {made.window_tokens_before:,} tokens.")
+        say_line(f"There is nothing to gain; the window has {made.window_tokens_before:,} tokens.")
         return
-    click.echo(f"{made.summary}\n")
-    click.echo(
+    say(f"{made.summary}\n")
+    say_line(
         f"{counted(made.messages, 'message')}, {made.original_tokens:,} tokens, are summarised in "
         f"{made.summary_tokens:,}. The window had {made.window_tokens_before:,} tokens and has "
         f"{made.window_tokens_after:,}."

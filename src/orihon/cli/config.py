@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from orihon.cli.output import say_json, say_line
 from orihon.config import each, load_with_origins
 from orihon.section import Secret, Section, shown
 
@@ -28,12 +29,12 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
         if not changed or origins[setting.path] != "default"
     ]
     if as_json:
-        click.echo(msgspec.json.encode(listed).decode())
+        say_json(listed)
         return
     width = max((len(str(item["path"])) for item in listed), default=0)
     for item in listed:
         value = msgspec.json.encode(item["value"]).decode()
-        click.echo(f"{item['path']:{width}}  {value:24}  {item['origin']}")
+        say_line(f"{item['path']:{width}}  {value:24}  {item['origin']}")
 
 
 def _printable(value: object) -> object:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import Conflict, UsageError
 from orihon.ops.access import require_admin
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
-from orihon.ops.doctor import require
 from orihon.ops.tally import Tally, counted
 from orihon.stores import open_store, options_of
+from orihon.stores.presence import require
 
 FAILED = Conflict.exit_code
 
@@ -41,7 +41,7 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
     settings = load()
-    require_admin(settings, "copy a store")
+    require_admin(settings, "copy a store", source, through="copy")
     require(source)
     if target == "memory:":
         raise UsageError(
@@ -56,7 +56,7 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
 
         copied = copy_tasks(origin, goal, tasks=tasks, tell=tell)
     if as_json:
-        click.echo(msgspec.json.encode(copied).decode())
+        say_json(copied)
     else:
         _print(copied)
     context.exit(FAILED if copied.failures or copied.broken else 0)
@@ -64,17 +64,17 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
 
 def _print(copied: Copied) -> None:
     for sentence in copied.notes:
-        click.echo(f"note     {sentence}")
+        say_line(f"note     {sentence}")
     for sentence in copied.failures:
-        click.echo(f"problem  {sentence}", err=True)
+        say_line(f"problem  {sentence}", err=True)
     if copied.changed:
-        click.echo(f"note     {counted(copied.changed, 'record')} had to be cleaned or masked on the way.")
-    click.echo(
+        say_line(f"note     {counted(copied.changed, 'record')} had to be cleaned or masked on the way.")
+    say_line(
         f"Equal in both stores, compared one by one: {counted(copied.tasks, 'task')}, "
         f"{counted(copied.records, 'record')}, {counted(copied.blobs, 'blob')}, {amount(copied.size_bytes)}. "
         f"New in the target: {counted(copied.appended, 'record')}. {copied.seconds:.1f} seconds."
     )
     if copied.broken:
-        click.echo(f"{counted(copied.broken, 'line')} of the source could not be read and copied.", err=True)
+        say_line(f"{counted(copied.broken, 'line')} of the source could not be read and copied.", err=True)
     if copied.failures:
-        click.echo(f"{counted(len(copied.failures), 'task')} could not be copied.", err=True)
+        say_line(f"{counted(len(copied.failures), 'task')} could not be copied.", err=True)

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import click
 
 from orihon.cli.demoagent import CONTEXT_LENGTH, KEY, environment, run_agent
-from orihon.engine import Orihon, open_engine
+from orihon.cli.output import say, say_line
+from orihon.engine import Engine, open_engine
 from orihon.errors import UsageError
 from orihon.ops.doctor import examine
 from orihon.records import Message
@@ -57,7 +58,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="orihon-demo-") as temporary:
         stage = Stage((keep or Path(temporary)).resolve(), sample.resolve())
         is_well = _play(stage, kill_after)
-        click.echo(_look(stage) if keep else "\n`orihon demo --keep DIRECTORY` leaves the files to look at.")
+        say(_look(stage) if keep else "\n`orihon demo --keep DIRECTORY` leaves the files to look at.")
     context.exit(0 if is_well else FAILED)
 
 
@@ -90,17 +91,19 @@ def _play(stage: Stage, kill_after: int) -> bool:
     shutil.copytree(stage.sample / "shop", stage.folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
     first, second = str(uuids.uuid4()), str(uuids.uuid4())
     before = _tests(stage)
-    click.echo("A shop asks people to pay for empty baskets. Its tests say so as well:")
-    click.echo(f"  python -m unittest: {before.stderr.strip().splitlines()[-1]}\n")
-    click.echo(f"An agent is to mend it, in a window of {CONTEXT_LENGTH:,} tokens. Its model only follows a")
-    click.echo("script. Nothing else is faked: the loop, the tools, the folds, the files and the kill are real.\n")
-    click.echo("  turn  tokens sent  stored  what the model asks for, or says")
+    say_line("A shop asks people to pay for empty baskets. Its tests say so as well:")
+    say_line(f"  python -m unittest: {before.stderr.strip().splitlines()[-1]}")
+    say("")
+    say_line(f"An agent is to mend it, in a window of {CONTEXT_LENGTH:,} tokens. Its model only follows a")
+    say_line("script. Nothing else is faked: the loop, the tools, the folds, the files and the kill are real.")
+    say("")
+    say_line("  turn  tokens sent  stored  what the model asks for, or says")
     killed = _act(stage, "first", first, kill_after)
     with open_engine(stage.store, settings=Settings()) as engine:
         survived = _messages(engine, first)
-    click.echo(f"        kill -9: {killed.last('stored')} messages were acknowledged, {len(survived)} are in the log")
+    say_line(f"        kill -9: {killed.last('stored')} messages were acknowledged, {len(survived)} are in the log")
     resumed = _act(stage, "first", first)
-    click.echo("\nThe same issue comes again, as a new task:")
+    say("\nThe same issue comes again, as a new task:")
     _act(stage, "second", second)
     after = _tests(stage)
     with open_engine(stage.store, settings=Settings()) as engine:
@@ -118,9 +121,9 @@ def _play(stage: Stage, kill_after: int) -> bool:
             "the second task inherited from the first": first[:8] in _inherited(tasks[1]),
             "`orihon doctor` finds no problem": all(found.level != "problem" for found in examine(str(stage.store))),
         }
-    click.echo("\nChecked:")
+    say("\nChecked:")
     for what, holds in checks.items():
-        click.echo(f"  {'ok    ' if holds else 'FAILED'}  {what}")
+        say_line(f"  {'ok    ' if holds else 'FAILED'}  {what}")
     return all(checks.values())
 
 
@@ -157,7 +160,7 @@ def _tell_turn(lines: list[dict[str, Any]]) -> None:
     reply = lines[-1]
     tokens = lines[-2]["tokens"] if len(lines) > 1 else 0
     said = reply["said"] if len(reply["said"]) <= 68 else f"{reply['said'][:67]}…"  # noqa: PLR2004 - a line
-    click.echo(f"  {reply['turn']:4}  {tokens:11,}  {reply['stored']:6}  {said}")
+    say_line(f"  {reply['turn']:4}  {tokens:11,}  {reply['stored']:6}  {said}")
 
 
 def _figures(first: Reader, second: Reader, killed: Act, resumed: Act) -> None:
@@ -166,7 +169,7 @@ def _figures(first: Reader, second: Reader, killed: Act, resumed: Act) -> None:
     hidden = f"{in_log - in_window:,} hidden: folded {_times(_folds(first))}, summarised {_times(compressions)}"
     lost = max(0.0, resumed.first_window - killed.end) * 1000
     inherited = [message for message in second.messages() if message.key == HANDOFF_KEY]
-    click.echo("\nWhat became of it:")
+    say("\nWhat became of it:")
     _say("messages kept", sum(1 for _ in first.messages()), "all that was said and done, as plain lines of JSON")
     _say("tokens in the log", in_log)
     _say("tokens in the last window", in_window, hidden)
@@ -182,7 +185,7 @@ def _times(count: int) -> str:
 
 def _say(what: str, value: object, remark: str = "") -> None:
     shown = f"{value:,}" if isinstance(value, int) else str(value)
-    click.echo(f"  {what:28} {shown:>10}   {remark}".rstrip())
+    say_line(f"  {what:28} {shown:>10}   {remark}".rstrip())
 
 
 def is_whole(survived: list[Message], now: list[Message], before_kill: int, after_it: int) -> bool:
@@ -196,7 +199,7 @@ def is_whole(survived: list[Message], now: list[Message], before_kill: int, afte
     )
 
 
-def _messages(engine: Orihon, uuid: str) -> list[Message]:
+def _messages(engine: Engine, uuid: str) -> list[Message]:
     """The log of a task; empty when it was killed before it began."""
     return list(engine.store.read(uuid, Message)) if any(row.uuid == uuid for row in engine.tasks()) else []
 

@@ -19,12 +19,12 @@ from orihon.agent.tools.box import Toolbox
 from orihon.context.repair import INTERRUPTED
 from orihon.engine import open_engine
 from orihon.errors import Conflict, NotFound
-from orihon.keys import TaskKey
 from orihon.records import Message
 from orihon.settings import Settings
 from orihon.task.runs import Run
 from orihon.task.task import HANDOFF_KEY, Task
 from orihon.task.window import Window
+from orihon.task_key import TaskKey
 from orihon.testing.model import ScriptedModel
 
 KEY = TaskKey.github("acme", "shop", issue=27)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import click
-import msgspec
 
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.ops.access import require_admin
@@ -35,7 +35,7 @@ def doctor(context: click.Context, store: str | None, *, fix: bool, rebuild: boo
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
     settings = load()
-    require_admin(settings, "look at all of a store")
+    require_admin(settings, "look at all of a store", store, through="doctor")
     counts: Counter[str] = Counter()
     with Progress() as progress:
 
@@ -46,9 +46,12 @@ def doctor(context: click.Context, store: str | None, *, fix: bool, rebuild: boo
             progress.clear()
             counts[finding.level] += 1
             counts["fixable"] += finding.level == "problem" and finding.fixable
-            click.echo(msgspec.json.encode(finding).decode() if as_json else _line(finding))
+            if as_json:
+                say_json(finding)
+            else:
+                say_line(_line(finding))
     if not as_json:
-        click.echo(_verdict(counts))
+        say_line(_verdict(counts))
     context.exit(PROBLEMS if counts["problem"] else 0)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from orihon.conversation import book, document
-from orihon.engine import Orihon
+from orihon.chat import book, document
+from orihon.engine import Engine
 from orihon.ops.access import Desk
 from orihon.ops.bring import Brought
 from orihon.ops.formats.source import SessionFile
@@ -21,7 +21,6 @@ from orihon.ops.taskcopy import TaskCopy
 from orihon.records import Message, TaskRow
 from orihon.settings import Settings
 from orihon.stores import open_store
-from orihon.stores.base import Options
 from orihon.stores.files import disk_errors
 
 NAME = "conversation"
@@ -32,11 +31,11 @@ _OPENING = b'{"format":"orihon-conversation"'
 def write_document(desk: Desk, settings: Settings, row: TaskRow, path: Path) -> None:
     """The conversation of a task, as one JSON document."""
     with tempfile.TemporaryDirectory() as folder:
-        options = Options(durability="os", known=desk.store.options.known)
+        options = msgspec.structs.replace(desk.store.options, durability="os")
         with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
             paused = msgspec.structs.replace(row, status="paused", activity="")
             TaskCopy(desk.store, copy, paused, Tally(), set()).run()
-            with book.resume(Orihon(copy, settings), row.uuid) as conversation:
+            with book.resume(Engine(copy, settings), row.uuid) as conversation:
                 document.write(conversation, path)
 
 
@@ -54,7 +53,8 @@ def read_document(desk: Desk, settings: Settings, path: Path, user: str | None) 
         desk.require_admin("import a conversation for somebody else")
     sha256 = SessionFile(path).sha256
     source = {"file": path.name, "format": NAME, "sha256": sha256}
-    with document.read(Orihon(desk.store, settings), path, Path.cwd(), user=user or desk.who.user) as conversation:
+    engine = Engine(desk.store, settings, user=desk.who.scope)
+    with document.read(engine, path, Path.cwd(), user=user or desk.who.user) as conversation:
         conversation.task.event("note", imported=source)
     row = desk.store.row(conversation.task.uuid)
     desk.looked("import", uuid=row.uuid, **source)

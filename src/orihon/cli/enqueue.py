@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from orihon.agent import queue
 from orihon.agent.setup import opened_source, targets_of
 from orihon.cli.jobs import job, job_options
 from orihon.cli.options import json_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.worker import shared
 from orihon.config import load
-from orihon.engine import open_engine
-from orihon.ops.access import user_of
+from orihon.ops.access import Gate
 
 
 @click.command()
@@ -33,10 +32,12 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
     orihon enqueue https://github.com/acme/shop/issues/27
     """
     settings = load()
-    with open_engine(shared(options["store"], settings), settings=settings) as engine:
+    gate = Gate(settings, shared(options["store"], settings), through="enqueue")
+    owner = gate.user_of(options["user"])
+    with gate.engine() as engine:
         for target in targets_of(what, settings):
             made = job(options, request=target.request, file=target.file, approve="edits")
-            user = user_of(settings, options["user"])
+            user = owner
             source = opened_source(target.key, made, settings)
             if source is not None:
                 try:
@@ -44,4 +45,7 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
                 finally:
                     source.close()
             uuid = queue.enqueue(engine, target.key, made, user=user, priority=priority)
-            click.echo(msgspec.json.encode({"uuid": uuid, "task_key": str(target.key)}) if as_json else uuid)
+            if as_json:
+                say_json({"uuid": uuid, "task_key": str(target.key)})
+            else:
+                say_line(uuid)

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 import click
-import msgspec
 
 from orihon.cli import documents
+from orihon.cli.output import say, say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import UsageError
@@ -19,7 +19,7 @@ from orihon.ops.export import FORMATS, pages
 from orihon.ops.portable import write_portable
 from orihon.ops.tally import Tally
 from orihon.settings import Settings
-from orihon.stores.files import disk_errors
+from orihon.stores.files import disk_errors, open_file
 from orihon.task.reader import Reader
 
 ENDINGS = {
@@ -64,35 +64,57 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
             progress.show(f"{tally.records:,} records, {amount(tally.size_bytes)}")
 
         reader = Reader(desk.store, desk.row(uuid))
-        desk.looked("export", uuid=reader.uuid, format=format)
+        desk.looked("export", uuid=reader.uuid, read=["everything"], format=format)
         if output == "-":
             _print(desk, settings, reader, format)
             return
         path = Path(output or f"{reader.uuid}.{ENDINGS[format]}")
         if path.exists() and not force:
             raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
+        notes: list[str] = []
         if format == "portable":
-            write_portable(desk.store, reader.row, path, tell=tell)
+            notes = write_portable(desk.store, reader.row, path, tell=tell).notes
         elif format == documents.NAME:
             documents.write_document(desk, settings, reader.row, path)
         else:
             _write(path, reader, format)
-    done = {"uuid": reader.uuid, "format": format, "file": str(path), "size_bytes": path.stat().st_size}
+    done: dict[str, object] = {"uuid": reader.uuid, "format": format, "file": str(path)}
+    done |= {"size_bytes": path.stat().st_size} | ({"notes": notes} if notes else {})
     sentence = f"Task {reader.uuid} is in {path}, {amount(path.stat().st_size)}."
-    click.echo(msgspec.json.encode(done).decode() if as_json else sentence)
+    if as_json:
+        say_json(done)
+    else:
+        _tell(notes)
+        say_line(sentence)
+
+
+def _tell(notes: list[str]) -> None:
+    """Say what was left out."""
+    for sentence in notes:
+        say_line(f"note     {sentence}", err=True)
 
 
 def _print(desk: Desk, settings: Settings, reader: Reader, format: str) -> None:
+    """To standard output as it is; a terminal gets only what it can write."""
+    shown = sys.stdout.isatty()
+    if format == "portable" and shown:
+        raise UsageError("A portable file is compressed, and no text for a terminal.", hint="Name a file with -o.")
     if format in FORMATS:
         for piece in pages(reader, format):
-            click.echo(piece, nl=False)
+            if shown:
+                say(piece, nl=False)
+            else:
+                sys.stdout.write(piece)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task"
         if format == documents.NAME:
             documents.write_document(desk, settings, reader.row, path)
         else:
-            write_portable(desk.store, reader.row, path)
+            _tell(write_portable(desk.store, reader.row, path).notes)
+        if shown:
+            say_json(path.read_bytes())
+            return
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 sys.stdout.buffer.write(block)
@@ -102,7 +124,7 @@ def _write(path: Path, reader: Reader, format: str) -> None:
     """The whole file or none: it has its name only when it is complete."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     with disk_errors(f"{path} cannot be written"):
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
                 file.writelines(pages(reader, format))

@@ -6,16 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from orihon.cli import documents
+from orihon.cli.output import say_error, say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.config import load
 from orihon.errors import OrihonError, UsageError
-from orihon.keys import TaskKey
 from orihon.ops.access import Desk, opened_desk
 from orihon.ops.bring import FORMATS, Brought, Ending, bring
 from orihon.ops.tally import Tally, counted
+from orihon.task_key import TaskKey
 
 KNOWN = (*FORMATS, documents.NAME)
 
@@ -83,12 +83,15 @@ def command(
                 if len(files) == 1:
                     raise
                 failed = error.exit_code
-                click.echo(f"orihon: {error.message}\n  {error.hint}", err=True)
+                say_error(error.message, error.hint)
                 continue
             finally:
                 progress.clear()
             for one in brought:
-                click.echo(msgspec.json.encode(one).decode() if as_json else _line(one))
+                if as_json:
+                    say_json(one)
+                else:
+                    say_line(_line(one))
     context.exit(failed)
 
 

@@ -7,15 +7,16 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from orihon.cli.output import say, say_json, say_line
 from orihon.codec import now
 from orihon.config import load
 from orihon.context.language import language_of
-from orihon.handoff import Handoff, Previous, Search, Skipped, cap, from_search, search
-from orihon.keys import TaskKey
+from orihon.inheritance import Handoff, Previous, Search, Skipped, cap, from_search, search
 from orihon.ops.access import Desk, opened_desk
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Settings
-from orihon.stores.base import Query
+from orihon.stores.lookup import row_if_there
+from orihon.task_key import TaskKey
 from orihon.tokens import counter
 
 Language = Literal["ja", "en"]
@@ -49,7 +50,7 @@ def inherit(
         inheriting, user = _allowed(desk, settings, user)
         found = search(desk.store, task_key, settings=inheriting, user=user, now=now())
         found = msgspec.structs.replace(found, skipped=tuple(one for one in found.skipped if _may_know(desk, one)))
-        desk.looked("inheritance", key=str(task_key))
+        desk.looked("inheritance", key=str(task_key), read=["summary"])
         made = from_search(
             desk.store,
             found,
@@ -59,22 +60,22 @@ def inherit(
             language=_language(settings, found.previous),
         )
     if as_json:
-        click.echo(
-            msgspec.json.encode(_object(task_key, found, made, cap(settings.context_inheritance, length))).decode()
-        )
+        say_json(_object(task_key, found, made, cap(settings.context_inheritance, length)))
     else:
         _print(task_key, found, made, settings)
+        if not desk.who.admin and settings.context_inheritance.across_users:
+            say_line("A new task may also go on from a run of another user, which is not shown here.")
 
 
 def _allowed(desk: Desk, settings: Settings, user: str | None) -> tuple[ContextInheritance, str | None]:
-    """What a user asks about is what he himself left behind, whoever else's a run may go on from."""
+    """A user is shown only their own runs, although a new task may go on from those of others."""
     if desk.who.admin:
         return settings.context_inheritance, user
     return msgspec.structs.replace(settings.context_inheritance, across_users=False), desk.who.user
 
 
 def _may_know(desk: Desk, skipped: Skipped) -> bool:
-    return desk.who.admin or any(True for _ in desk.rows(Query(uuid=skipped.uuid, limit=1)))
+    return row_if_there(desk.store, skipped.uuid, user=desk.who.scope) is not None
 
 
 def _language(settings: Settings, previous: Previous | None) -> Language:
@@ -101,14 +102,14 @@ def _object(key: TaskKey, found: Search, made: Handoff | None, max_tokens: int) 
 
 def _print(key: TaskKey, found: Search, made: Handoff | None, settings: Settings) -> None:
     if made is not None:
-        click.echo(f"A new task with {key} would go on from {made.uuid}, which ended {made.completed_at[:16]}Z.")
-        click.echo(f"{made.tokens:,} of {made.max_tokens:,} tokens{_without(made.left_out)}:\n\n{made.text}")
+        say_line(f"A new task with {key} would go on from {made.uuid}, which ended {made.completed_at[:16]}Z.")
+        say(f"{made.tokens:,} of {made.max_tokens:,} tokens{_without(made.left_out)}:\n\n{made.text}")
     else:
-        click.echo(f"A new task with {key} would inherit nothing: {_why(found, settings)}")
+        say_line(f"A new task with {key} would inherit nothing: {_why(found, settings)}")
     if found.skipped:
-        click.echo("\nSkipped:")
+        say("\nSkipped:")
         for one in found.skipped:
-            click.echo(_line(one))
+            say_line(_line(one))
 
 
 def _without(left_out: tuple[str, ...]) -> str:

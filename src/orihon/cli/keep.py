@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.keep import keep as keep_task
@@ -30,5 +30,7 @@ def change(uuids: tuple[str, ...], url: str | None, *, kept: bool, as_json: bool
     with opened_desk(load(), url, through="keep" if kept else "unkeep") as desk:
         for uuid in uuids:
             row = keep_task(desk, uuid, kept=kept)
-            said = f"{row.uuid} is {'kept' if kept else 'no longer kept'}."
-            click.echo(msgspec.json.encode({"uuid": row.uuid, "kept": row.kept}).decode() if as_json else said)
+            if as_json:
+                say_json({"uuid": row.uuid, "kept": row.kept})
+            else:
+                say_line(f"{row.uuid} is {'kept' if kept else 'no longer kept'}.")

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Self
 
-import click
-
 from orihon.agent.loop import Step
 from orihon.agent.tools.approval import visible
+from orihon.cli.output import say, say_line
 from orihon.cli.progress import Progress
 
 MAX_CHARS = 160
@@ -42,9 +41,9 @@ class Live(Progress):
                 self._shown_at = 0.0  # at once
                 self.show(" · ".join(filter(None, (self._where, self._doing))))
             elif step.kind == "turn":
-                click.echo(self._where, err=True)
+                say_line(self._where, err=True)
             elif step.kind in {"call", "note"} or step.is_error:
-                click.echo(f"  {self._doing}" if step.kind != "note" else self._doing, err=True)
+                say_line(f"  {self._doing}" if step.kind != "note" else self._doing, err=True)
 
     def ask(self, question: str) -> bool:
         """A question about what the model wants to do."""
@@ -61,14 +60,13 @@ class Live(Progress):
 
     def _answer(self, question: str) -> str:
         self.clear()
-        sys.stderr.write(question)
-        sys.stderr.flush()
+        say(question, err=True, nl=False)
         return sys.stdin.readline().strip()
 
     def _keep(self, text: str) -> None:
         """A line that stays."""
         self.clear()
-        click.echo(text, err=True)
+        say_line(text, err=True)
 
     def __enter__(self) -> Self:
         return self

@@ -7,9 +7,9 @@ import sys
 from typing import Any, get_args
 
 import click
-import msgspec
 
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
+from orihon.cli.output import Styled, say_json, say_line
 from orihon.cli.people import NONE, duration, language, moment
 from orihon.config import load
 from orihon.errors import UsageError
@@ -77,13 +77,13 @@ def ls(
     with opened_desk(load(), url, through="ls") as desk:
         found = tasks(desk, query)
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        say_json(found)
         return
     print_tasks(found, language(lang))
     if found.has_more:
-        click.echo(f"More: `orihon ls --page {page + 1}`, with the same options.", err=True)
+        say_line(f"More: `orihon ls --page {page + 1}`, with the same options.", err=True)
     elif not found.tasks:
-        click.echo("There is no such task." if found.offset == 0 else "There are no more tasks.", err=True)
+        say_line("There is no such task." if found.offset == 0 else "There are no more tasks.", err=True)
 
 
 def _failed(status: tuple[Status, ...]) -> tuple[Status, ...]:
@@ -107,9 +107,9 @@ def print_tasks(page: Page, lang: Language) -> None:
             padded(fitted(cell, width), width, right=head in NUMBERS)
             for head, cell, width in zip(HEADS, line, widths, strict=True)
         ]
-        if number:
-            cells[1] = click.style(cells[1], fg=COLOURS.get(line[1]))
-        click.echo("  ".join(cells).rstrip())
+        first, status, *others = cells
+        colour = COLOURS.get(line[1]) if number else None
+        say_line(f"{first}  ", Styled(status, colour), f"  {'  '.join(others)}".rstrip())
 
 
 def _cells(task: Listed, lang: Language) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
+from orihon.cli.output import say_json, say_line
 from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import require_admin
@@ -34,8 +34,8 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
     orihon migrate postgresql://orihon@db.example.com/orihon --role alice_pages --user alice
     """
     settings = load()
-    require_admin(settings, "migrate a store")
     place = url or settings.store_url
+    require_admin(settings, "migrate a store", place, through="migrate")
     if not is_postgres(place):
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
     if user is not None and role is None:
@@ -45,8 +45,8 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
 
     done = bring_up_to_date(place, role=role, user=user)
     if as_json:
-        click.echo(msgspec.json.encode(done).decode())
+        say_json(done)
         return
     for name in done.applied:
-        click.echo(f"applied  {name}")
-    click.echo(f"{done.url} has version {done.version}.")
+        say_line(f"applied  {name}")
+    say_line(f"{done.url} has version {done.version}.")

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import click
-import msgspec
 
 from orihon.agent.setup import announce
+from orihon.agent.signals import handled
 from orihon.cli.options import json_option, language_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.progress import amount
 from orihon.config import load
@@ -57,13 +58,16 @@ def monitor(
         if metrics is not None:
             host, port = _address(metrics)
             port = stack.enter_context(served(host, port, lambda: newest[0]))
-            click.echo(f"Metrics are at http://{host}:{port}/metrics.", err=True)
+            say_line(f"Metrics are at http://{host}:{port}/metrics.", err=True)
         stop = stack.enter_context(_until_asked())
 
         def once_more() -> Report:
             report = look(desk, settings, recovered=lambda one: announce(settings, one))
             newest[0] = text_of(report)
-            click.echo(msgspec.json.encode(report).decode() if as_json else _said(report, language(lang)))
+            if as_json:
+                say_json(report)
+            else:
+                _print(report, language(lang))
             return report
 
         if once:
@@ -86,12 +90,8 @@ def _again_and_again(once_more: Callable[[], Report], stop: threading.Event, sec
 def _until_asked() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with handled(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -101,11 +101,11 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or HOST, int(port)
 
 
-def _said(report: Report, lang: Language) -> str:
-    lines = [f"{moment(report.at)}  {report.level}"]
-    lines += [f"  {check.level:9} {check.sentence}" for check in report.checks]
+def _print(report: Report, lang: Language) -> None:
+    say_line(f"{moment(report.at)}  {report.level}")
+    for check in report.checks:
+        say_line(f"  {check.level:9} {check.sentence}")
     tasks = ", ".join(f"{count:,} {status}" for status, count in report.tasks.items() if count)
-    lines.append(
+    say_line(
         f"  {tasks or 'no tasks'}; {amount(report.disk_bytes)}; {duration(report.average_seconds, lang)} on average"
     )
-    return "\n".join(lines)

@@ -9,8 +9,8 @@ import click
 
 from orihon.cli.people import first_moment, last_moment
 from orihon.errors import OrihonError
-from orihon.keys import TaskKey
 from orihon.records import Status
+from orihon.task_key import TaskKey
 
 COMPLETED = 30  # ids that a shell is given
 
@@ -32,10 +32,13 @@ def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     from orihon.config import load  # noqa: PLC0415 - only a shell that completes needs it
     from orihon.ops.access import opened_desk  # noqa: PLC0415
     from orihon.stores.base import Query  # noqa: PLC0415
+    from orihon.stores.lookup import asked  # noqa: PLC0415
 
     try:
         with opened_desk(load(), ctx.params.get("url"), through="completion") as desk:
-            return [row.uuid for row in desk.rows(Query(uuid=incomplete or None, limit=COMPLETED))]
+            query = Query(uuid=incomplete or None, limit=COMPLETED)
+            desk.looked("tasks", query=asked(query))
+            return [row.uuid for row in desk.rows(query)]
     except OrihonError:  # no store, no ids: a Tab is not the place for a message
         return []
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
-import msgspec
 
-from orihon.agent.checks import signal_files
+from orihon.agent.checks import signal_files, write_signal
 from orihon.cli.options import json_option
+from orihon.cli.output import say_json, say_line
 from orihon.config import load
 from orihon.errors import SettingsError, UsageError
 from orihon.ops.access import opened_desk, require_admin
@@ -31,14 +32,16 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_json
     orihon pause --all
     """
     for path in files(uuids, store, everybody=everybody, through="pause"):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may stand in a store
-        path.touch(mode=0o600)
-        click.echo(file_object(path) if as_json else str(path))
+        write_signal(path)
+        if as_json:
+            say_json(file_object(path))
+        else:
+            say_line(str(path))
 
 
-def file_object(path: Path) -> bytes:
+def file_object(path: Path) -> dict[str, Any]:
     """A file that asks for it, for programs."""
-    return msgspec.json.encode({"file": str(path), "exists": path.exists()})
+    return {"file": str(path), "exists": path.exists()}
 
 
 def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through: str) -> Iterator[Path]:
@@ -47,7 +50,7 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through
         raise UsageError("Say which tasks.", hint="Give ids, or --all.")
     settings = load()
     if everybody:
-        require_admin(settings, "pause the tasks of all")
+        require_admin(settings, "pause the tasks of all", store, through=through)
     if not settings.pause_resume.enabled:
         raise SettingsError(
             "`pause_resume.enabled` is off, so no task looks for the file.", path="pause_resume.enabled"
@@ -58,5 +61,5 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through
     with opened_desk(settings, store, through=through) as desk:
         for uuid in uuids:
             row = desk.row(uuid)
-            desk.looked("task", uuid=row.uuid)
+            desk.looked("task", read=["row"], uuid=row.uuid)
             yield signal_files(settings.pause_resume, row.uuid)[1]

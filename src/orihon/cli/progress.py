@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Self
 
+from orihon.terminal import fitted, flat
+
 INTERVAL_SECONDS = 0.1
 
 
@@ -22,7 +24,7 @@ class Progress:
         if self._wanted and time.monotonic() - self._shown_at >= INTERVAL_SECONDS:
             self._shown_at = time.monotonic()
             width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{text[:width]}")
+            self._write(f"\r\x1b[K{fitted(flat(text), width)}")
 
     def clear(self) -> None:
         """Take the line away before something else is printed."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from orihon import codec
+from orihon.cli.output import say, say_json
 from orihon.records import Event, Message, PlanEntry, Record, Summary, ToolCall
 from orihon.terminal import fitted, one_line, printable
 
@@ -22,10 +23,15 @@ class Lines:
         self.full, self.as_json = full, as_json
         self.width = shutil.get_terminal_size().columns
 
+    def say(self, record: Record) -> None:
+        """Print one record: as JSON, or for people."""
+        if self.as_json:
+            say_json(codec.encode(record))
+        else:
+            say(self.of(record))
+
     def of(self, record: Record) -> str:
         """One record: one line of the terminal's width, or all of it."""
-        if self.as_json:
-            return codec.encode(record).decode()
         return self.indented(line_of(record))
 
     def indented(self, text: str) -> str:

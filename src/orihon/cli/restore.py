@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.config import load
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import Desk, principal
-from orihon.ops.audit import audit_of
+from orihon.ops.access import opened_desk
 from orihon.ops.restore import restore as bring_back
 from orihon.ops.tally import Tally, counted
-from orihon.stores import open_store, options_of
 
 
 @click.command()
@@ -48,20 +46,18 @@ def restore(
     url = url or settings.store_url
     if url == "memory:":
         raise UsageError("A store in memory ends with this command.", hint="Give a directory or sqlite:///FILE.")
-    who = principal(settings)
-    with open_store(url, options_of(settings)) as store, Progress() as progress:
+    with opened_desk(settings, url, through="restore", make=True) as desk, Progress() as progress:
 
         def tell(tally: Tally) -> None:
             progress.show(f"{counted(tally.tasks, 'task')}, {counted(tally.records, 'record')}")
 
-        desk = Desk(store, who, through="restore", audit=audit_of(store))
         done = bring_back(directory, desk, generation=generation, tasks=uuids, tell=tell)
     if as_json:
-        click.echo(msgspec.json.encode(done).decode())
+        say_json(done)
     else:
         for sentence in done.failures:
-            click.echo(f"problem  {sentence}", err=True)
-        click.echo(
+            say_line(f"problem  {sentence}", err=True)
+        say_line(
             f"{done.generation} into {done.store}: {counted(done.restored, 'task')} restored, "
             f"{done.equal:,} there already, {counted(done.records, 'record')} compared. {done.seconds:.1f} seconds."
         )

@@ -32,7 +32,7 @@ def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: An
     settings = load()
     with opened_desk(settings, options["store"], through="resume") as desk:
         found = desk.row(uuid).uuid
-        desk.looked("task", uuid=found)
+        desk.looked("task", read=["row"], uuid=found)
     for path in signal_files(settings.pause_resume, found)[1:]:
         path.unlink(missing_ok=True)
     context.invoke(run, what=None, uuid=found, as_json=as_json, **options)

@@ -12,10 +12,11 @@ from orihon.agent import queue
 from orihon.agent.setup import Setup, resume, target_of
 from orihon.cli.jobs import given, job, job_options
 from orihon.cli.live import Live
+from orihon.cli.output import say, say_error, say_json
 from orihon.config import load
-from orihon.engine import Orihon, open_engine
+from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
-from orihon.ops.access import seen_by, user_of
+from orihon.ops.access import Gate
 from orihon.records import Message, TaskRow
 from orihon.task.lifecycle import can_resume, check_resume
 
@@ -46,8 +47,9 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
             "Say what to work on, or which task to resume.", hint="`orihon run TEXT|FILE|URL`, or `--resume UUID`."
         )
     settings = load()
-    options["user"] = user_of(settings, options["user"])
-    with open_engine(options["store"], settings=settings, user=seen_by(settings)) as engine, Live() as live:
+    gate = Gate(settings, options["store"], through="run")
+    options["user"] = gate.user_of(options["user"])
+    with gate.engine() as engine, Live() as live:
         found = engine.row(uuid) if uuid else None
         name = found.uuid if found else str(uuids.uuid4())
         try:
@@ -59,7 +61,7 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
             live.clear()
             row = _row(engine, name, error)
             _print(engine, row, as_json=as_json)
-            click.echo(f"orihon: paused\n  `orihon run --resume {row.uuid[:8]}` goes on.", err=True)
+            say_error("paused", f"`orihon run --resume {row.uuid[:8]}` goes on.")
             context.exit(error.code if isinstance(error, SystemExit) else INTERRUPTED)  # type: ignore[arg-type]
         live.clear()
         _print(engine, row, as_json=as_json)
@@ -67,7 +69,7 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
             raise RunError(f"Task {row.uuid[:8]} {row.status}: {row.error_message or row.reason}", hint=_hint(row))
 
 
-def _started(engine: Orihon, what: str, uuid: str, options: dict[str, Any], live: Live) -> TaskRow:
+def _started(engine: Engine, what: str, uuid: str, options: dict[str, Any], live: Live) -> TaskRow:
     target = target_of(what, engine.settings)
     made = job(options, request=target.request, file=target.file)
     with Setup(engine, target.key, made, user=options["user"], uuid=uuid, watch=live.watch, **_asking(live)) as setup:
@@ -79,7 +81,7 @@ def _started(engine: Orihon, what: str, uuid: str, options: dict[str, Any], live
         return setup.handler.handle(work)
 
 
-def _resumed(engine: Orihon, row: TaskRow, options: dict[str, Any], live: Live) -> TaskRow:
+def _resumed(engine: Engine, row: TaskRow, options: dict[str, Any], live: Live) -> TaskRow:
     check_resume(row)  # before a model and its key are asked for
     stored = queue.job_of(engine, row.uuid) or job(options)
     changed = msgspec.structs.replace(stored, queued=False, **given(options))
@@ -91,7 +93,7 @@ def _asking(live: Live) -> dict[str, Any]:
     return {"ask": live.ask, "ask_user": live.ask_user} if live.can_ask else {}
 
 
-def _row(engine: Orihon, uuid: str, interrupt: BaseException) -> TaskRow:
+def _row(engine: Engine, uuid: str, interrupt: BaseException) -> TaskRow:
     """The task that was interrupted; if there is none yet, there is nothing to resume."""
     try:
         return engine.row(uuid)
@@ -99,11 +101,11 @@ def _row(engine: Orihon, uuid: str, interrupt: BaseException) -> TaskRow:
         raise interrupt from None
 
 
-def _print(engine: Orihon, row: TaskRow, *, as_json: bool) -> None:
+def _print(engine: Engine, row: TaskRow, *, as_json: bool) -> None:
     answer = _answer(engine, row)
     if not as_json:
         if row.status == "completed":
-            click.echo(answer)
+            say(answer)
         return
     shown = {
         "uuid": row.uuid,
@@ -117,10 +119,10 @@ def _print(engine: Orihon, row: TaskRow, *, as_json: bool) -> None:
         "tokens": row.total_tokens,
         "resumable": can_resume(row),
     }
-    click.echo(msgspec.json.encode(shown).decode())
+    say_json(shown)
 
 
-def _answer(engine: Orihon, row: TaskRow) -> str:
+def _answer(engine: Engine, row: TaskRow) -> str:
     """The model's last words."""
     try:
         newest = list(engine.store.read(row.uuid, Message, first=-20))

@@ -6,17 +6,17 @@ from datetime import UTC, date, datetime, time
 from typing import get_args
 
 import click
-import msgspec
 
+from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
 from orihon.errors import UsageError
-from orihon.keys import TaskKey
 from orihon.ops.access import opened_desk
 from orihon.ops.search import Found, Wanted
 from orihon.ops.search import search as find
 from orihon.ops.tally import Tally, counted
 from orihon.records import Status
+from orihon.task_key import TaskKey
 
 STATUSES = get_args(Status)
 
@@ -72,15 +72,19 @@ def search(
 
         found = find(desk, wanted, rebuild=rebuild, tell=tell)
     for one in found:
-        click.echo(msgspec.json.encode(one).decode() if as_json else _shown(one))
+        if as_json:
+            say_json(one)
+        else:
+            _print(one)
     if not found and not as_json:
-        click.echo("Nothing was found.")
+        say_line("Nothing was found.")
 
 
-def _shown(one: Found) -> str:
-    places = [f"    {place.kind} {place.number}: {place.snippet}" for place in one.places]
+def _print(one: Found) -> None:
     head = f"{one.uuid}  {one.status:9}  {one.task_key}  {one.user or '-'}  {one.created_at[:10]}"
-    return "\n".join([f"{head}  {counted(one.count, 'place')}", *places])
+    say_line(f"{head}  {counted(one.count, 'place')}")
+    for place in one.places:
+        say_line(f"    {place.kind} {place.number}: {place.snippet}")
 
 
 def _moment(text: str | None, edge: time) -> str | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from orihon import codec
 from orihon.cli.options import json_option, language_option, store_option, uuid_argument
+from orihon.cli.output import say, say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.records import Lines, line_of
 from orihon.config import load
@@ -76,40 +77,52 @@ def show(
         raise UsageError("There is no message 0.", hint="The first one is 1; -1 is the last one.")
     # Ctrl-C is how somebody who follows has seen enough
     with suppress(KeyboardInterrupt) if live else nullcontext(), opened_desk(load(), url, through="show") as desk:
-        reader = desk.reader(uuid)
-        lines = Lines(full=full, as_json=as_json)
         chosen = [name for name in LISTS if lists[name]]
+        reader = desk.reader(uuid, *_read(chosen, messages=messages or live, window=window))
+        lines = Lines(full=full, as_json=as_json)
         if not (messages or window or chosen):
             found = overview(reader)
-            click.echo(_object(found) if as_json else _text(found, language(lang), lines))
+            if as_json:
+                say_json(_object(found))
+            else:
+                say(_text(found, language(lang), lines))
             first = found.message_count + 1
         elif messages:
             first = _list("Messages", reader, reader.messages(first=first, last=last), lines) + 1
         for name in chosen:
             _list(name.capitalize(), reader, LISTS[name](reader), lines)
         if window:
-            click.echo(_window_object(reader.window()) if as_json else _window_text(reader.window(), lines))
+            if as_json:
+                say_json(_window_object(reader.window()))
+            else:
+                say(_window_text(reader.window(), lines))
         if live:
             _follow(desk, reader, max(1, first), lines)
+
+
+def _read(lists: list[str], *, messages: bool, window: bool) -> list[str]:
+    """What of the task is read, for the audit."""
+    named = [*["messages"] * messages, *lists, *["window"] * window]
+    return ["row", *named] if named else ["row", "messages", "summaries"]
 
 
 def _list(title: str, reader: Reader, records: Iterator[Record], lines: Lines) -> int:
     """Print a list as it is read; the number of the last message."""
     number = 0
     if not lines.as_json:
-        click.echo(f"{title}:")
+        say_line(f"{title}:")
     for record in records:
         number = getattr(record, "seq", 0)
-        click.echo(lines.of(whole(reader, record) if lines.full else record))
+        lines.say(whole(reader, record) if lines.full else record)
     return number
 
 
 def _follow(desk: Desk, reader: Reader, first: int, lines: Lines) -> None:
     for message in follow(desk, reader.uuid, first):
-        click.echo(lines.of(whole(reader, message) if lines.full else message))
+        lines.say(whole(reader, message) if lines.full else message)
         sys.stdout.flush()
     if not lines.as_json:
-        click.echo(f"Status: {desk.row(reader.uuid).status}")
+        say_line(f"Status: {desk.row(reader.uuid).status}")
 
 
 def _text(found: Overview, lang: Language, lines: Lines) -> str:
@@ -145,18 +158,18 @@ def _text(found: Overview, lang: Language, lines: Lines) -> str:
     )
 
 
-def _object(found: Overview) -> str:
+def _object(found: Overview) -> dict[str, Any]:
     def raw(record: Record) -> msgspec.Raw:
         return msgspec.Raw(codec.encode(record))
 
     fields: dict[str, Any] = {name: getattr(found, name) for name in found.__struct_fields__}
     fields |= {name: [raw(record) for record in fields[name]] for name in ("messages", "summaries")}
-    return msgspec.json.encode(fields | {"row": raw(found.row)}).decode()
+    return fields | {"row": raw(found.row)}
 
 
-def _window_object(window: Window) -> str:
+def _window_object(window: Window) -> dict[str, Any]:
     report = msgspec.structs.asdict(window.report)
-    return msgspec.json.encode(report | {"messages": window.openai(), "tools": window.tools()}).decode()
+    return report | {"messages": window.openai(), "tools": window.tools()}
 
 
 def _window_text(window: Window, lines: Lines) -> str:

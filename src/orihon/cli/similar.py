@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 import click
-import msgspec
 
 from orihon.cli.options import json_option, store_option, uuid_argument
+from orihon.cli.output import say_json, say_line
 from orihon.cli.people import NONE, moment
 from orihon.cli.progress import Progress
 from orihon.config import load
@@ -37,12 +37,12 @@ def similar(uuid: str, limit: int, url: str | None, *, as_json: bool) -> None:
 
         found = similar_tasks(desk, uuid, limit, tell=tell)
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        say_json(found)
         return
     for one in found:
-        click.echo(fitted(_line(one), shutil.get_terminal_size().columns))
+        say_line(fitted(_line(one), shutil.get_terminal_size().columns))
     if not found:
-        click.echo("There is no task like it.", err=True)
+        say_line("There is no task like it.", err=True)
 
 
 def _line(one: Similar) -> str:

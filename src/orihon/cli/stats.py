@@ -10,6 +10,7 @@ import msgspec
 
 from orihon.cli.ls import print_tasks
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
+from orihon.cli.output import Styled, say, say_json, say_line
 from orihon.cli.people import duration, language
 from orihon.cli.progress import Progress, amount
 from orihon.config import load
@@ -73,12 +74,12 @@ def stats(
         if disk:
             found = _with_disk(found, desk, query)
         if as_json:
-            click.echo(msgspec.json.encode(found))
+            say_json(found)
             return
         _print(found, language(lang))
         if not summary and query != Query():
             page = tasks(desk, msgspec.structs.replace(query, limit=NEWEST))
-            click.echo("\nTasks:")
+            say("\nTasks:")
             print_tasks(page, language(lang))
 
 
@@ -98,39 +99,38 @@ def _print(found: Statistics, lang: Language) -> None:
     status = {"running": 0, "completed": 0} | found.by_status
     packed = found.ended_packed_bytes
     after = f" ({amount(packed)} after compression)" if packed != found.ended_bytes else ""
-    click.echo(f"{TITLE}\n{'=' * len(TITLE)}\n")
-    click.echo(f"Total contexts: {found.tasks:,}")
+    say(f"{TITLE}\n{'=' * len(TITLE)}\n")
+    say_line(f"Total contexts: {found.tasks:,}")
     for name, count in status.items():
-        click.echo(f"  - {name.capitalize()}: {count:,}")
-    click.echo(f"\nDisk usage:\n  - Running: {amount(found.active_bytes)}")
-    click.echo(f"  - Completed: {amount(found.ended_bytes)}{after}")
-    click.echo("\nAverage per task:")
-    click.echo(f"  - Messages: {_number(found.average_messages)}")
-    click.echo(f"  - Tokens: {_number(found.average_tokens)}")
-    click.echo(f"  - Duration: {duration(found.average_seconds, lang)}")
-    click.echo(f"  - Compressions: {_number(found.average_compressions, '.1f')}")
+        say_line(f"  - {name.capitalize()}: {count:,}")
+    say(f"\nDisk usage:\n  - Running: {amount(found.active_bytes)}")
+    say_line(f"  - Completed: {amount(found.ended_bytes)}{after}")
+    say("\nAverage per task:")
+    say_line(f"  - Messages: {_number(found.average_messages)}")
+    say_line(f"  - Tokens: {_number(found.average_tokens)}")
+    say_line(f"  - Duration: {duration(found.average_seconds, lang)}")
+    say_line(f"  - Compressions: {_number(found.average_compressions, '.1f')}")
     _print_users(found, lang)
-    click.echo("\nTargets:")
+    say("\nTargets:")
     for measure in found.measures:
-        click.echo(f"  - {_target(measure)}")
+        say_line(*_target(measure))
     _print_days(found.days)
 
 
 def _print_users(found: Statistics, lang: Language) -> None:
-    click.echo("\nBy user:")
+    say("\nBy user:")
     width = max((columns(one_line(user.user)) for user in found.users[:USERS]), default=0)
     for user in found.users[:USERS]:
         name = fitted(one_line(user.user) or "(nobody)", 40)
         bar = f"{'█' * round(user.share * BAR):{BAR}}  " if sys.stdout.isatty() else ""
         start = f"  - {padded(name, width) if bar else name}: {bar}"
         each = f"{user.tokens:,} tokens, {duration(user.average_seconds, lang)} each"
-        click.echo(f"{start}{counted(user.tasks, 'task')} ({user.share:.0%}), {each}")
+        say_line(f"{start}{counted(user.tasks, 'task')} ({user.share:.0%}), {each}")
     if others := found.users[USERS:]:
-        click.echo(f"  - {counted(len(others), 'other')}: {counted(sum(user.tasks for user in others), 'task')}")
+        say_line(f"  - {counted(len(others), 'other')}: {counted(sum(user.tasks for user in others), 'task')}")
 
 
-def _target(measure: Measure) -> str:
-    sign = {True: "met", False: click.style("missed", fg="red"), None: "not known"}[measure.is_met]
+def _target(measure: Measure) -> tuple[str | Styled, ...]:
     if measure.name == "memory_saved":
         shown = ELSEWHERE
     elif measure.value is None:
@@ -139,8 +139,10 @@ def _target(measure: Measure) -> str:
         shown = amount(measure.value)
     else:
         shown = f"{measure.value:{'+' if measure.name == 'duration_growth' else ''}.1%}"
-    told = f"{NAMES[measure.name]}: {shown} (target {measure.target}"
-    return f"{told})" if measure.is_met is None else f"{told}, {sign})"
+    told = f"  - {NAMES[measure.name]}: {shown} (target {measure.target}"
+    if measure.is_met is None:
+        return (f"{told})",)
+    return f"{told}, ", "met" if measure.is_met else Styled("missed", "red"), ")"
 
 
 def _print_days(days: dict[str, int]) -> None:
@@ -150,7 +152,7 @@ def _print_days(days: dict[str, int]) -> None:
     shown = dict(list(days.items())[-DAYS:])
     most = max(shown.values())
     line = "".join(BARS[min(len(BARS) - 1, count * len(BARS) // (most + 1))] for count in shown.values())
-    click.echo(f"\nTasks per day, {next(iter(shown))} to {next(reversed(shown))}, {most:,} at most:\n  {line}")
+    say(f"\nTasks per day, {next(iter(shown))} to {next(reversed(shown))}, {most:,} at most:\n  {line}")
 
 
 def _number(value: float | None, form: str = ",.0f") -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
-from orihon.agent.checks import stop_file
+from orihon.agent.checks import stop_file, write_signal
 from orihon.agent.queue import job_of
 from orihon.agent.queue import stop as stop_task
 from orihon.agent.setup import mark
 from orihon.cli.options import json_option, store_option
+from orihon.cli.output import say_json, say_line
 from orihon.config import load
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import SettingsError
 from orihon.ops.access import opened_desk
 from orihon.records import TaskRow
@@ -34,9 +34,9 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
     """
     settings = load()
     with opened_desk(settings, url, through="stop") as desk:
-        engine = Orihon(desk.store, settings)
+        engine = Engine(desk.store, settings, user=desk.who.scope)
         for row in [desk.row(uuid) for uuid in uuids]:
-            desk.looked("task", uuid=row.uuid)
+            desk.looked("task", read=["row"], uuid=row.uuid)
             stopped = stop_task(engine, row.uuid, reason)
             if stopped is None:
                 _ask(engine, row, reason)
@@ -45,22 +45,19 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
             _print(stopped or row, asked=stopped is None, as_json=as_json)
 
 
-def _ask(engine: Orihon, row: TaskRow, reason: str) -> None:
+def _ask(engine: Engine, row: TaskRow, reason: str) -> None:
     settings = engine.settings.pause_resume
     if not settings.enabled:
         raise SettingsError(
             "`pause_resume.enabled` is off, so a task that runs cannot be told.", path="pause_resume.enabled"
         )
-    path = stop_file(settings, row.uuid)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(reason, encoding="utf-8")
+    write_signal(stop_file(settings, row.uuid), engine.store.funnel.text(reason))
 
 
 def _print(row: TaskRow, *, asked: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode({"uuid": row.uuid, "status": row.status, "asked": asked}))
+        say_json({"uuid": row.uuid, "status": row.status, "asked": asked})
     elif asked:
-        click.echo(f"{row.uuid} runs; it stops before its next call of the model.")
+        say_line(f"{row.uuid} runs; it stops before its next call of the model.")
     else:
-        click.echo(f"{row.uuid} is {row.status}.")
+        say_line(f"{row.uuid} is {row.status}.")

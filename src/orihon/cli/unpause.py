@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from orihon.cli.options import json_option
+from orihon.cli.output import say_json, say_line
 from orihon.cli.pause import file_object, files
 
 
@@ -26,6 +27,6 @@ def unpause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_js
         was_there = path.exists()
         path.unlink(missing_ok=True)
         if as_json:
-            click.echo(file_object(path))
+            say_json(file_object(path))
         else:
-            click.echo(f"{path} is gone." if was_there else f"{path} was not there.")
+            say_line(f"{path} is gone." if was_there else f"{path} was not there.")

@@ -19,9 +19,9 @@ from orihon.agent.worker import TAKEN, Worker
 from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
 from orihon.config import load
-from orihon.engine import Orihon, open_engine
+from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import require_admin
+from orihon.ops.access import Gate
 from orihon.ops.search import index_some
 from orihon.settings import Settings
 from orihon.stores.base import Store
@@ -65,18 +65,19 @@ def worker(
     """
     show_log(logging.INFO)
     settings = load()
-    require_admin(settings, "work on the tasks of all")
     url = shared(options["store"], settings)
+    gate = Gate(settings, url, through="worker")
+    gate.require_admin("work on the tasks of all")
     if uuid is not None:
         drain = Drain()
         drain.listen()
-        with open_engine(url, settings=settings) as engine:
+        with gate.engine() as engine:
             context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
     # what the settings say the child reads for itself, so that no password gets on its command line by us
     child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
     source = _source(place, settings) if place else None
-    with open_engine(url, settings=settings) as engine:
+    with gate.engine() as engine:
         Worker(
             engine,
             lambda uuid: [*child, uuid],
@@ -125,6 +126,6 @@ def _source(place: str, settings: Settings) -> Source:
     return open_source("local", settings, what=Path(place).resolve())
 
 
-def _finder(engine: Orihon, source: Source, options: dict[str, Any]) -> Any:
+def _finder(engine: Engine, source: Source, options: dict[str, Any]) -> Any:
     made = job(options, approve="edits")
     return lambda: queue.fetch(engine, source, made)

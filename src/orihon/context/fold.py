@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from orihon.context.pieces import Mark, join, lay
 from orihon.context.tree import Limits, fold_value, parse
 from orihon.context.trouble import reports_error
+from orihon.parts import PIXELS, shown_name
 from orihon.records import Call, Message, Part
 
 _DIFF_HEADS = [
@@ -158,13 +159,14 @@ def picture_line(part: Part, *, handle: str = "") -> str:
     """One line for a picture or a file: what it is, how large, and its handle."""
     size = part.blob.size_bytes if part.blob else len(part.data or "") * 3 // 4
     about = [
-        part.name or "",
-        part.media_type or "",
-        f"{part.width}×{part.height}" if part.width and part.height else "",
+        shown_name(part.name or ""),
+        shown_name(part.media_type or ""),
+        f"{part.width}×{part.height}" if 0 < (part.width or 0) <= PIXELS and 0 < (part.height or 0) <= PIXELS else "",
         f"{max(1, round(size / 1000))} kB" if size else "",
         handle,
     ]
-    return f"[{' '.join([part.type.replace('_', ' '), ', '.join(filter(None, about))]).strip()}]"
+    kind = shown_name(part.type.replace("_", " "))
+    return f"[{' '.join([kind, ', '.join(filter(None, about))]).strip()}]"
 
 
 def words(message: Message, *, handle: str = "") -> str:

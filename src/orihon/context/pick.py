@@ -36,6 +36,7 @@ NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest
 RESERVE = 0.1  # of the limit: what old messages get even then
 CONSIDERED_TOKENS = 400_000  # older messages are left out unseen, so that one fold never takes long
 ROUNDS = 4
+LEFT_OUT = ""  # in place of the arguments of a call that is not shown
 
 
 class Counter(Protocol):
@@ -49,15 +50,17 @@ class StandIn(msgspec.Struct, frozen=True):
 
     seq: int
     text: str | None
-    arguments: dict[str, str] = {}  # by call id, for the calls whose arguments were shortened
+    arguments: dict[str, str] = {}  # by call id, for the calls whose arguments were shortened; "" leaves a call out
     tokens: int = 0
 
 
 def apply(message: Message, stand_in: StandIn) -> Message:
     """The message as the window shows it; not for one that is left out."""
+    given = ((call, stand_in.arguments.get(call.id)) for call in message.tool_calls)
     calls = [
-        msgspec.structs.replace(call, arguments=stand_in.arguments.get(call.id, call.arguments))
-        for call in message.tool_calls
+        call if arguments is None else msgspec.structs.replace(call, arguments=arguments, blob=None)
+        for call, arguments in given
+        if arguments != LEFT_OUT
     ]
     return msgspec.structs.replace(
         message, content=stand_in.text or "", tool_calls=calls, tokens=stand_in.tokens, blob=None, native=None

@@ -6,7 +6,7 @@ is always shorter than what it stands for: otherwise that stays. No cut parts a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 LONG_LINE = 360  # characters; a longer line is cut into parts
 PART = 120
@@ -31,6 +31,15 @@ def whole_character(text: str, at: int) -> int:
     while 0 < at < len(text) and (text[at] in _CLINGING or text[at - 1] == "\u200d"):
         at += 1
     return at
+
+
+def shortened(text: str, most: float, count: Callable[[str], int]) -> str:
+    """Return the text, or as much of its beginning as costs at most `most`; nothing if not even a character does."""
+    shown, kept = text, len(text)
+    while shown and count(shown) > most:
+        kept = kept * 3 // 4
+        shown = f"{text[:kept]}…" if kept else ""
+    return shown
 
 
 def size_bytes(text: str) -> int:

@@ -6,11 +6,15 @@ A range is a pair of first and last number, both included. `OPEN` as the last nu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
-Range = tuple[int, int]
-Ranges = tuple[Range, ...]
+from msgspec import Meta
 
 OPEN = 2**53 - 1  # the largest number that every reader of JSON keeps exactly
+
+Number = Annotated[int, Meta(ge=0, le=OPEN)]
+Range = tuple[Number, Number]
+Ranges = tuple[Range, ...]
 ALL: Ranges = ((1, OPEN),)
 
 

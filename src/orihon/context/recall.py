@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from orihon.codec import as_text
 from orihon.errors import UsageError
 from orihon.records import Message
 
@@ -61,7 +62,7 @@ NOTE = {
 }
 
 _HANDLE = re.compile(r"m([1-9][0-9]{0,15})")
-_LINES = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})?\s*)?")
+_LINES = re.compile(r"\s*+([0-9]{1,9})\s*+(?:-\s*+([0-9]{1,9})?\s*+)?")  # possessive: no blanks are tried twice
 _WORD = re.compile(r"[A-Za-z0-9_./:-]{2,}|[぀-ヿ一-鿿]{2,}")
 
 
@@ -78,7 +79,9 @@ def seq_of(handle: str) -> int:
     """The number of the message that a handle names."""
     found = _HANDLE.fullmatch(handle.strip()) if isinstance(handle, str) else None
     if found is None:
-        raise UsageError(f"There is no handle {str(handle)[:40]!a}.", hint="A handle is m and a number, such as m4.")
+        raise UsageError(
+            f"There is no handle {as_text(handle)[:40]!a}.", hint="A handle is m and a number, such as m4."
+        )
     return int(found[1])
 
 

@@ -7,13 +7,14 @@ What a repaired list promises:
 - an assistant's calls are followed at once by one result each, in the order of the calls. A result that stands
   elsewhere is moved there, a missing one says that it was interrupted, a second one is left out (a real one beats
   "interrupted"), and one whose call is not in the list becomes the user's text;
-- every call has an id that is used once, a name that every provider takes, and arguments; where it is known which
-  tools there are, a call to one that is gone has the name of the only tool whose name ends so, else `dummy`;
+- every call has an id that is used once, a name that every provider takes, and a JSON object as arguments (a text
+  that is none stands in one, under `_raw`); where it is known which tools there are, a call to one that is gone has
+  the name of the only tool whose name ends so, else `dummy`;
 - nothing is blank: a blank message of the user's and a blank result say "(empty)", other blank messages are left out.
 
 Messages of one role are not merged here: that would change a message that was sent before, and with it the cached
 prefix. Formats that need it merge when they render. A message appended where no call is pending therefore changes
-nothing before it. What is rewritten has `tokens=0`: it has to be counted again.
+nothing before it. What is rewritten has `tokens=0` and is counted again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orihon.parts import is_blank_part, object_text, sent_ids, shown_name
 from orihon.records import Call, Message, Part, Record
 
 INTERRUPTED = "[interrupted: the tool did not finish; nothing is known of its effect]"
@@ -41,6 +43,7 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
 
 R = TypeVar("R", bound=Record)
 Named = Callable[[str], str]  # what a call of this name is called in the window
+Count = Callable[[Message], int]
 
 
 def repair(messages: Sequence[Message], named: Named | None = None) -> list[Message]:
@@ -84,11 +87,6 @@ def is_blank(message: Message) -> bool:
     return all(is_blank_part(part) for part in message.content)
 
 
-def is_blank_part(part: Part) -> bool:
-    """Whether a part has neither a word nor anything that could be named."""
-    return not (part.text and part.text.strip()) and not (part.data or part.url or part.blob or part.name)
-
-
 @dataclass(slots=True)
 class _Unit:
     """An assistant's message with calls, and the place of each result."""
@@ -119,10 +117,14 @@ class _Unit:
 
 
 class Repairer:
-    """A list that is repaired while it grows; what is settled is not looked at again."""
+    """A list that is repaired while it grows; what is settled is not looked at again.
 
-    def __init__(self, named: Named | None = None) -> None:
+    With `count`, what is rewritten is counted at once, and what is settled only once.
+    """
+
+    def __init__(self, named: Named | None = None, count: Count | None = None) -> None:
         self._named = named or plain_name
+        self._count = count
         self._kept: list[Message | _Unit] = []
         self._by_id: dict[str, _Unit] = {}  # the newest unit with the id: some servers start again at call_0 each time
         self._newest: _Unit | None = None
@@ -155,21 +157,25 @@ class Repairer:
         for item in self._kept[self._settled :]:
             if isinstance(item, _Unit) and not item.settled:
                 break
-            _put(self._repaired, item)
+            self._put(self._repaired, item)
             self._settled += 1
         repaired = self._repaired.copy()
         for item in self._kept[self._settled :]:
-            _put(repaired, item)
+            self._put(repaired, item)
         return repaired
 
+    def _put(self, repaired: list[Message], item: Message | _Unit) -> None:
+        message = item.message if isinstance(item, _Unit) else item
+        if message.role == "assistant" and (not repaired or repaired[-1].role == "system"):
+            repaired.append(self._counted(_of_user(message, OPENING)))
+        repaired.append(self._counted(message))
+        if isinstance(item, _Unit):
+            repaired += map(self._counted, item.answers())
 
-def _put(repaired: list[Message], item: Message | _Unit) -> None:
-    message = item.message if isinstance(item, _Unit) else item
-    if message.role == "assistant" and (not repaired or repaired[-1].role == "system"):
-        repaired.append(_of_user(message, OPENING))
-    repaired.append(message)
-    if isinstance(item, _Unit):
-        repaired += item.answers()
+    def _counted(self, message: Message) -> Message:
+        if message.tokens or self._count is None:
+            return message
+        return msgspec.structs.replace(message, tokens=self._count(message))
 
 
 def _is_system(item: Message | _Unit) -> bool:
@@ -180,12 +186,14 @@ def _unit(message: Message, used: set[str], named: Named) -> _Unit:
     calls = []
     for position, call in enumerate(message.tool_calls):
         call_id = call.id
-        if not call_id.strip() or call_id in used:
+        if not call_id.strip() or not used.isdisjoint(sent_ids(call_id)):
             call_id = f"m{message.seq}-{position}"
             while call_id in used:
                 call_id += "x"
-        used.add(call_id)
-        arguments = call.arguments if call.arguments.strip() else "{}"
+        used.update(sent_ids(call_id))
+        arguments = (
+            call.arguments if call.blob is not None else object_text(call.arguments if call.arguments.strip() else "{}")
+        )
         calls.append(_changed(call, id=call_id, name=named(call.name), arguments=arguments))
     asked = message.tool_calls
     if calls != asked:
@@ -224,7 +232,7 @@ def _interrupted(message: Message, call: Call) -> Message:
 
 def _orphan_mark(result: Message) -> str:
     what = "error" if result.is_error else "result"
-    return f"[{what} of {result.tool_name or 'a tool'}, whose call is not shown]"
+    return f"[{what} of {shown_name(result.tool_name or '') or 'a tool'}, whose call is not shown]"
 
 
 def _said_by_user(message: Message, mark: str) -> Message:

@@ -12,12 +12,14 @@ The message is unstamped: `seq=0`, no time, no tokens; a store gives it those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
 
 from orihon.codec import clean_value
+from orihon.coerce import text_or_none, unwrapped
 from orihon.errors import ModelError, UsageError
 from orihon.records import MOST, Call, Message, Native, Usage
 
@@ -35,6 +37,7 @@ class Said(NamedTuple):
 
 def reply_of(reply: Any, api: str | None = None) -> Message:
     """The reply as a message; UsageError when it is none, ModelError when the provider answered with nothing."""
+    api = text_or_none(api, "api")
     if api is not None and api not in _READERS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
     try:
@@ -69,7 +72,9 @@ def _plain(value: Any) -> Any:
     """Builtins under the names of the wire."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if isinstance(value, dict):
+    if isinstance(value, str | bytes | int | float | Enum | None):
+        return unwrapped(value)
+    if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from orihon.coerce import decode_json
 from orihon.context.pieces import Mark, join, lay, size_bytes
 from orihon.records import Call, Message
 
@@ -98,9 +99,9 @@ class Sheet:
         changed = {}
         for call, value in zip(self.page.message.tool_calls, self.page.arguments, strict=True):
             cut = _replaced(value, lambda _: next(rest))
-            if cut != value:
+            if cut != value or call.blob is not None:  # of a blob only the beginning is at hand
                 text = json.dumps(cut, ensure_ascii=False, separators=(",", ":"))
-                if size_bytes(text) < size_bytes(call.arguments):
+                if call.blob is not None or size_bytes(text) < size_bytes(call.arguments):
                     changed[call.id] = text
         return shown[0], changed
 
@@ -108,8 +109,8 @@ class Sheet:
 def _parse(call: Call, deep: int) -> Any:
     """The arguments of a call as a value; a text that is not JSON becomes the only argument."""
     try:
-        value = json.loads(call.arguments)
-    except (ValueError, RecursionError):
+        value = decode_json(call.arguments)  # strict: it takes no NaN and no half of a character
+    except ValueError:
         return {"arguments": call.arguments} if call.arguments else {}
     if len(call.arguments) <= deep or not isinstance(value, dict):
         return value

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from orihon.context.frame import Texts
-from orihon.context.pick import StandIn, apply
+from orihon.context.pick import LEFT_OUT, StandIn, apply
 from orihon.context.repair import Repairer
 from orihon.context.view import State
 from orihon.records import Message
@@ -23,12 +23,19 @@ class Draft(msgspec.Struct, kw_only=True):
     last: int  # message that was looked at
     request: int = 0
     told: int = 0  # of the news
+    spared: set[str] = set()  # calls that are left out of a unit of many; their results are not shown either
     repairer: Repairer
     messages: list[Message] = []
     tokens: int = 0
     by_source: dict[str, int] = {}
     whole: int = 0
     folded: int = 0
+    ending: int = 0  # tokens of a last word that no message of the log says
+
+    def sources(self) -> dict[str, int]:
+        """Return the tokens by source, the last word among the user's."""
+        more = {"user": self.by_source.get("user", 0) + self.ending} if self.ending else {}
+        return self.by_source | more
 
 
 class Shelf:
@@ -60,7 +67,12 @@ class Shelf:
         known, self.messages, self.draft = self.messages, {}, None
         for seq, message in known.items():
             before, now = self.stand_ins.get(seq), stand_ins.get(seq)
-            if now is not None and (before is None or before.arguments.keys() <= now.arguments.keys()):
+            if now is not None and (before is None or _shortens(before, now)):
                 self.messages[seq] = apply(message, now)
             elif now is before is None:
                 self.messages[seq] = message
+
+
+def _shortens(before: StandIn, now: StandIn) -> bool:
+    """Whether all that the new stand-in shows of the calls is in the old one: it left none out, and cut no other."""
+    return LEFT_OUT not in before.arguments.values() and before.arguments.keys() <= now.arguments.keys()

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from orihon.context.ranges import Number
+
 BEGIN = "--- CONTEXT ENTRY BEGIN ---\n"
 END = "--- CONTEXT ENTRY END ---\n\n"
+PATH_CHARS = 1024
 NAMED = 10  # files that are named one by one where their texts are not shown
 
 # only the dashes next to the words, so that a long line of dashes costs nothing
@@ -50,8 +53,8 @@ class StickyFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     path: str
     sha256: str
-    size_bytes: int
-    tokens: int  # of its entry
+    size_bytes: Number
+    tokens: Number  # of its entry
     mark: tuple[int, ...] = ()
 
     @property
@@ -65,7 +68,7 @@ class StickyList(msgspec.Struct, frozen=True, omit_defaults=True):
 
     files: tuple[StickyFile, ...] = ()
     declared: tuple[str, ...] = ()
-    room: int = 0  # tokens in which to tell what is new
+    room: Number = 0  # tokens in which to tell what is new
     at_once: bool = False  # nothing was sent yet that could move: it goes to the head
 
 
@@ -86,8 +89,8 @@ class Head(msgspec.Struct, frozen=True):
 
     def within(self, room: int) -> Head:
         """The same files in so many tokens at most."""
-        whole = sum(entry.tokens for entry in self.entries) <= room
-        return Head(self.entries, self.language, None if whole else room)
+        whole = 0 < room >= sum(entry.tokens for entry in self.entries)
+        return Head(self.entries, self.language, None if whole else max(0, room))
 
     @property
     def tokens(self) -> int:
@@ -121,7 +124,9 @@ def entry_text(path: str, text: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path in one line."""
+    """A path in one line, with its middle left out if no file could have such a long one."""
+    if len(path) > PATH_CHARS:
+        path = f"{path[: PATH_CHARS // 2]}…{path[-PATH_CHARS // 2 :]}"
     return _escaped(_UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", path))
 
 

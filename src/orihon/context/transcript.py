@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from orihon.context.units import units_of
+from orihon.parts import shown_name
 from orihon.records import Message
 from orihon.tokens import Counter
 
 MAX_CHARS = 4000  # of one message; its beginning and its end
 
-_MARK = re.compile(r"^(\s*)(\[(?:SYSTEM|USER|ASSISTANT|TOOL|SUMMARY)\]|===)", re.MULTILINE | re.IGNORECASE)
+_MARK = re.compile(r"^([^\S\n]*)(\[(?:SYSTEM|USER|ASSISTANT|TOOL|SUMMARY)\]|===)", re.MULTILINE | re.IGNORECASE)
 
 
 def transcript(messages: Iterable[Message], *, max_chars: int = MAX_CHARS) -> str:
@@ -46,8 +47,9 @@ def _line(message: Message, max_chars: int) -> str:
     body = quoted(_shortened(message.text, max_chars))
     if message.role == "tool":
         failed = " (error)" if message.is_error else ""
-        return f"[TOOL]: {message.tool_name or 'tool'}{failed} -> {body}"
-    calls = [f"\n  -> {call.name}({quoted(_shortened(call.arguments, max_chars // 4))})" for call in message.tool_calls]
+        return f"[TOOL]: {quoted(shown_name(message.tool_name or 'tool'))}{failed} -> {body}"
+    given = ((shown_name(call.name), _shortened(call.arguments, max_chars // 4)) for call in message.tool_calls)
+    calls = [f"\n  -> {name}({quoted(arguments)})" for name, arguments in given]
     return f"[{message.role.upper()}]: {body}{''.join(calls)}"
 
 
@@ -55,4 +57,4 @@ def _shortened(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     half = max_chars // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters …]\n{text[-half:]}"
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters …]\n{text[len(text) - half :]}"

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from orihon.coerce import decode_json
 from orihon.context.pieces import whole_character
 
 CUT = "[truncated]"
@@ -49,8 +50,8 @@ def parse(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return decode_json(text)  # strict: it takes no NaN and no half of a character
+    except ValueError:
         return None
 
 

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from orihon.context.ranges import ALL, OPEN, Ranges, after, contains, joined, last_of, upto
+from orihon.context.ranges import ALL, OPEN, Number, Ranges, after, contains, joined, last_of, upto
 from orihon.context.snapshot import MAX_ACTIONS, acted, from_data, observed
 from orihon.context.sticky import StickyList
 from orihon.records import Event
@@ -46,34 +47,39 @@ MAX_NEWS = 64  # lists of sticky files that are told one after the other; then t
 class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
     """A summary, the ranges that it stands for, and what of them is so important that it is shown beside it."""
 
-    id: int
-    ranges: Ranges
-    kept: tuple[int, ...] = ()
+    id: Number
+    ranges: Annotated[Ranges, Meta(min_length=1)]
+    kept: tuple[Number, ...] = ()
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
     """One batch of folds: the records that stand in, what is left out whole, and the snapshot as it was then."""
 
-    first: int
-    last: int
+    first: Number
+    last: Number
     hidden: Ranges = ()
     snapshot: str = ""
-    room: int | None = None  # for sticky files, in tokens, when not all of them fitted
+    room: Number | None = None  # for sticky files, in tokens, when not all of them fitted
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is visible and how; this is what tangents and checkpoints remember."""
 
     ranges: Ranges = ALL
-    pins: tuple[int, ...] = ()
-    held: tuple[int, ...] = ()  # the pins as of the last fold: they hold until the next one, so that nothing moves
+    pins: tuple[Number, ...] = ()
+    held: tuple[Number, ...] = ()  # the pins as of the last fold: they hold until the next one, so that nothing moves
     folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
-    sticky: int = 0  # the event with the list of sticky files; each list has its whole place there
-    standing: int = 0  # the list as of the last fold: it stands at the head until the next one
-    news: tuple[tuple[int, int], ...] = ()  # the lists since then, each with the message after which it is told
+    sticky: Number = 0  # the event with the list of sticky files; each list has its whole place there
+    standing: Number = 0  # the list as of the last fold: it stands at the head until the next one
+    news: tuple[tuple[Number, Number], ...] = ()  # the lists since then, each with the message after which it is told
     snapshot: dict[str, Any] = {}
     notes: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if None in self.notes.values():  # a note that is null was taken away
+            kept = {name: value for name, value in self.notes.items() if value is not None}
+            msgspec.structs.force_setattr(self, "notes", kept)
 
     @property
     def summary(self) -> Covered | None:
@@ -87,8 +93,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 class Tangent(msgspec.Struct, frozen=True):
     """A side conversation that is open: its event, the message it began after, and the state to come back to."""
 
-    event: int
-    after: int
+    event: Number
+    after: Number
     state: State
     timestamp: str = ""
 
@@ -96,8 +102,8 @@ class Tangent(msgspec.Struct, frozen=True):
 class Undo(msgspec.Struct, frozen=True):
     """A step that can be taken back: its event, where it happened, and what was there before."""
 
-    event: int
-    after: int
+    event: Number
+    after: Number
     type: str
     state: State
     tangents: tuple[Tangent, ...]
@@ -110,7 +116,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
     tangents: tuple[Tangent, ...] = ()
     undos: tuple[Undo, ...] = ()
     rests: bool = False  # a compression was taken back: the automatic one waits until it must
-    last_event: int = 0
+    last_event: Number = 0
 
     @property
     def undoable(self) -> tuple[Undo, ...]:
@@ -234,6 +240,8 @@ def _folds(current: View, event: Event) -> View:
 def _summary(current: View, event: Event) -> View:
     covered = msgspec.convert(event.data, Covered)
     covered = msgspec.structs.replace(covered, id=_number(covered.id), ranges=joined(covered.ranges))
+    if not covered.ranges:
+        return current  # it stands for nothing
     summaries = (*current.state.summaries, covered)[-MAX_SUMMARIES:]
     then = _changed(_settled(current), summaries=summaries, held=current.state.pins)
     return msgspec.structs.replace(_undoable(current, event, then), rests=False)
@@ -274,7 +282,7 @@ def _snapshot(current: View, event: Event) -> View:
 
 def _note(current: View, event: Event) -> View:
     notes = {**current.state.notes, **event.data}
-    return _changed(current, notes={name: value for name, value in notes.items() if value is not None})
+    return _changed(current, notes=notes)
 
 
 def _restore(current: View, event: Event) -> View:

@@ -18,19 +18,21 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from orihon.context import ranges as number_ranges
-from orihon.context.fold import fold_content, words
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
-from orihon.context.ranges import Ranges, contains, joined, without
+from orihon.context.ranges import Ranges, joined, without
 from orihon.context.repair import Named, Repairer
 from orihon.context.shelf import Draft, Shelf
+from orihon.context.squeeze import LEAST_TOKENS, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
-from orihon.context.units import is_prompt, unit_at, units_of
+from orihon.context.units import is_prompt, unit_at
 from orihon.context.view import View
+from orihon.context.wire.pieces import CONTINUE
 from orihon.errors import BudgetTooSmall
+from orihon.parts import Load, loaded
 from orihon.records import Message
 from orihon.tokens import Counter
 
@@ -40,7 +42,6 @@ OPENING = 16  # messages among which the system prompt and the first request are
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 STICKY_SHARE = 0.75  # of the limit, for all sticky files
-LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
 
@@ -58,12 +59,17 @@ def compose(
     policy: Policy = Policy(),  # noqa: B008 - it is frozen
     shelf: Shelf | None = None,
     named: Named | None = None,
+    load: Load | None = None,
+    counted_from: int = 0,
     ahead: float = 0.0,
 ) -> Composed:
-    """The window now; with a new batch of folds when it had become too full, or is nearly, by the share `ahead`."""
+    """The window now; with a new batch of folds when it had become too full, or is nearly, by the share `ahead`.
+
+    The stored tokens of messages before `counted_from` are not relied on.
+    """
     shelf = shelf or Shelf()
     shelf.look_at(view.state, stand_ins)
-    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named)
+    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named, load, counted_from)
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
@@ -90,9 +96,11 @@ class _Desk:
         shelf: Shelf,
         ui: Limits,
         named: Named | None,
+        load: Load | None,
+        counted_from: int,
     ) -> None:
-        self.shelf, self.ui, self.named = shelf, ui, named
-        self.view, self.read, self.last = view, read, last
+        self.shelf, self.ui, self.named, self.load, self.counted_from = shelf, ui, named, load, counted_from
+        self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
@@ -103,6 +111,16 @@ class _Desk:
             shelf.always = self.always
 
     # which messages
+
+    def read(self, first: int, last: int) -> Iterator[Message]:
+        """The messages from one number to another, each with a count that holds."""
+        return map(self._checked, self._read(first, last))
+
+    def _checked(self, message: Message) -> Message:
+        """The message; counted again where another process counted it, or without knowing its number or its blobs."""
+        if message.seq >= self.counted_from and isinstance(message.content, str) and message.blob is None:
+            return message
+        return msgspec.structs.replace(message, tokens=self._count(message))
 
     def _always(self, pins: Iterable[int]) -> dict[int, Message]:
         """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
@@ -151,7 +169,7 @@ class _Desk:
 
     def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self.named))
+        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self.named, self._count))
         rest = self.shown(hidden)
         while rest and is_prompt(rest[0], draft.whole):
             self._put(draft, "system", rest.pop(0))
@@ -161,8 +179,10 @@ class _Desk:
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)
         known, self.shelf.messages = self.shelf.messages, {}
         for message in rest:
-            self._tell(draft, message.seq)
             stand_in = stand_ins.get(message.seq)
+            if _is_spared(draft, message, stand_in):
+                continue
+            self._tell(draft, message.seq)
             ready = stand_in is None or known.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
@@ -183,6 +203,8 @@ class _Desk:
             return None
         since = number_ranges.after(self.visible, draft.last)
         for message in [message for first, last in since for message in self.read(first, last)]:
+            if _is_spared(draft, message):
+                continue
             self._tell(draft, message.seq)
             self._put(draft, message.role, message)
             self.shelf.messages[message.seq] = message
@@ -193,7 +215,9 @@ class _Desk:
 
     def _counted(self, draft: Draft) -> Draft:
         draft.messages = draft.repairer.messages()
-        draft.tokens = sum([message.tokens or self._count(message) for message in draft.messages])
+        ends = bool(draft.messages) and draft.messages[-1].role in {"user", "tool"}
+        draft.ending = 0 if ends else self._count(_said(CONTINUE))  # some formats end so
+        draft.tokens = sum([message.tokens for message in draft.messages]) + draft.ending
         return draft
 
     def _put(self, draft: Draft, source: str, message: Message) -> None:
@@ -229,7 +253,7 @@ class _Desk:
         self._show(self.texts.files.within(room))
 
     def _count(self, message: Message) -> int:
-        return self.counter.message(message)
+        return self.counter.message(loaded(message, self.load))
 
     # by another policy
 
@@ -311,50 +335,31 @@ class _Desk:
 
         With less than `most` it is not folded again at once; but for that alone nothing is left out.
         """
-        cap = int(STAND_IN_SHARE * self.budget.limit)
+        limit = self.budget.limit
         whole = {message.seq: message for message in self.shown(hidden)}
-        done: set[int] = set()  # what cannot be made smaller at this cap
-        while (draft := self.draft(stand_ins, hidden, self.texts.snapshot)).tokens > most:
-            size, largest = self._largest(draft, whole.keys() - {*self.view.state.pins, *done})
-            if size > cap:
-                stand_ins[largest] = self._stub(whole[largest], cap)
-                self.shelf.messages.pop(largest, None)
-                done.add(largest)
-            elif cap > LEAST_TOKENS:
+        squeezer = Squeezer(whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub)
+        cap = int(STAND_IN_SHARE * limit)
+        while (draft := self.draft(stand_ins, squeezer.hidden, self.texts.snapshot)).tokens > most:
+            if squeezer.make_smaller(draft, cap, draft.tokens - most, but=self.view.state.pins):
+                continue
+            if cap > LEAST_TOKENS:
                 cap //= 2
-                done.clear()
-            elif draft.tokens <= self.budget.limit:
+                squeezer.done.clear()
+            elif draft.tokens <= limit:
                 break
-            elif oldest := self._oldest(message for seq, message in whole.items() if not contains(hidden, seq)):
-                hidden = joined((*hidden, *((message.seq, message.seq) for message in oldest)))
+            elif squeezer.leave_out_oldest(draft, draft.tokens - limit):
+                continue
             elif self.standing is not None:
                 self._show_anew(self.head.tokens // 2)
-            else:
+            elif not squeezer.leave_out_calls():
                 raise self._too_small(draft.tokens)
-        return draft, hidden
+        return draft, squeezer.hidden
 
-    def _largest(self, draft: Draft, among: AbstractSet[int]) -> tuple[int, int]:
-        """The tokens and the number of the largest message; what was rewritten to be valid is counted anew."""
-        free = (message for message in draft.messages if message.seq in among and message.role != "system")
-        return max(((message.tokens or self._count(message), message.seq) for message in free), default=(0, 0))
-
-    def _oldest(self, shown: Iterable[Message]) -> list[Message]:
-        """The oldest unit that may be left out: not the newest one, and none that is always shown."""
-        units = units_of(shown)[:-1]
-        return next((unit for unit in units if not any(message.seq in self.always for message in unit)), [])
-
-    def _stub(self, message: Message, cap: int) -> StandIn:
-        """A message in about `cap` tokens."""
+    def _stub(self, message: Message, cap: int, without: AbstractSet[str] = frozenset()) -> StandIn:
+        """A stand-in of about `cap` tokens, which the next draft shows."""
+        self.shelf.messages.pop(message.seq, None)
         handle = f"m{message.seq}" if self.handles else ""
-        text = words(message, handle=handle)
-        small = {call.id: "{}" for call in message.tool_calls if self.counter.text(call.arguments) > cap // 4}
-        chars = cap * 4
-        while True:
-            made = StandIn(message.seq, fold_content(text, max_chars=chars, handle=handle, ui=self.ui), small)
-            tokens = self._count(msgspec.structs.replace(apply(message, made), tokens=0))
-            if tokens <= cap or chars < LEAST_TOKENS:
-                return msgspec.structs.replace(made, tokens=tokens)
-            chars //= 2
+        return stub(message, cap, count=self._count, handle=handle, ui=self.ui, without=without)
 
     def _too_small(self, needed: int) -> BudgetTooSmall:
         limit = self.budget.limit
@@ -369,7 +374,7 @@ class _Desk:
         return Report(
             limit=self.budget.limit,
             tokens=draft.tokens,
-            by_source=draft.by_source.copy(),
+            by_source=draft.sources(),
             whole=draft.whole,
             folded=draft.folded,
             left_out=max(0, visible - draft.whole - draft.folded),
@@ -380,6 +385,14 @@ class _Desk:
 def _same(one: Texts, other: Texts) -> bool:
     """Whether they say the same in the window; what is as it is now is not shown before the next fold."""
     return all(getattr(one, name) == getattr(other, name) for name in ("sticky", "summary", "note"))
+
+
+def _is_spared(draft: Draft, message: Message, stand_in: StandIn | None = None) -> bool:
+    """Whether it answers a call that its unit leaves out; the calls of a message that is shown are noted."""
+    for call in message.tool_calls:
+        draft.spared.discard(call.id)
+    draft.spared |= calls_left_out(stand_in)
+    return message.role == "tool" and message.tool_call_id in draft.spared
 
 
 def _said(text: str) -> Message:

@@ -26,8 +26,18 @@ from orihon.ops.portable import read_portable, take_in, write_portable
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import TaskCopy
 from orihon.records import TaskRow
-from orihon.stores.base import Options, Query, Store
-from orihon.stores.files import directory_handle, disk_errors, make_directory, open_file, sync, sync_directory
+from orihon.stores.base import Query, Store
+from orihon.stores.files import (
+    PRIVATE_DIRECTORY,
+    create_file,
+    directory_handle,
+    disk_errors,
+    make_directory,
+    open_file,
+    sync,
+    sync_directory,
+    warn_if_open,
+)
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.lockfile import LockFile
 from orihon.task.lifecycle import ENDED
@@ -49,6 +59,7 @@ class BackedUp(msgspec.Struct, kw_only=True):
     size_bytes: int = 0  # of all files
     written_bytes: int = 0
     removed: list[str] = []  # generations
+    notes: list[str] = []  # what was left out of a file, because no reader could use it
     failures: list[str] = []
     seconds: float = 0
 
@@ -67,10 +78,11 @@ def backup(
     done = BackedUp(store=desk.store.url, generation=str(directory / now.strftime("%Y-%m-%d")))
     with disk_errors(f"A backup to {directory} cannot be made"):
         make_directory(directory)
+        warn_if_open(directory)
         with _alone(directory), _scratch(directory) as scratch:
             found = generations(directory)
             fresh = directory / f"{NEW}{Path(done.generation).name}"
-            with JsonlStore(scratch, Options(durability="os")) as proof:
+            with JsonlStore(scratch, msgspec.structs.replace(desk.store.options, durability="os")) as proof:
                 work = _Backup(desk, (fresh, found[0] if found else None), proof, done, Tally(tell=tell))
                 work.run(_rows(desk, tasks), now, carry=bool(tasks))
             _show(fresh, Path(done.generation))
@@ -157,8 +169,8 @@ class _Backup:
         try:
             here.hardlink_to(there)
         except OSError:  # a file system without links
-            shutil.copyfile(there, here)
-            here.chmod(0o600)
+            with there.open("rb") as source, os.fdopen(create_file(here), "wb") as copy:
+                shutil.copyfileobj(source, copy)
         return True
 
     def _written(self, row: TaskRow) -> Entry:
@@ -170,6 +182,7 @@ class _Backup:
             path.unlink()
             raise
         size, sha256 = checksum(path)
+        self.done.notes += [f"Task {row.uuid}: {one}" for one in figures.notes[: MANY - len(self.done.notes)]]
         self.done.written += 1
         self.done.records += figures.records
         self.done.written_bytes += size
@@ -193,7 +206,7 @@ class _Backup:
         try:
             with read_portable(path, self.proof.options) as portable:
                 take_in(portable, self.proof)
-            if TaskCopy(self.desk.store, self.proof, row, Tally(), set()).run().appended:
+            if TaskCopy(self.desk.store, self.proof, row, Tally(), set(), sound_only=True).run().appended:
                 raise Conflict("Its file lacks some of its records.")
         finally:
             with suppress(NotFound):
@@ -243,6 +256,7 @@ def _scratch(directory: Path) -> Iterator[Path]:
     """A place to restore into, once what a crash left is cleared away."""
     _finish(directory)
     with tempfile.TemporaryDirectory(prefix=CHECK, dir=directory) as place:
+        Path(place).chmod(PRIVATE_DIRECTORY)  # which a umask may have narrowed
         yield Path(place)
 
 

@@ -24,11 +24,11 @@ from typing import Any, Literal
 import msgspec
 
 from orihon import codec
+from orihon.context.events import Imported, sound
 from orihon.context.repair import INTERRUPTED
 from orihon.context.view import RECORD_EVERY, View, record
-from orihon.engine import Orihon
-from orihon.errors import Conflict, NotFound, UsageError
-from orihon.keys import TaskKey
+from orihon.engine import Engine
+from orihon.errors import Conflict, Corrupt, NotFound, UsageError
 from orihon.ops.access import Desk
 from orihon.ops.blobs import whole
 from orihon.ops.formats import SESSIONS, format_of
@@ -38,12 +38,13 @@ from orihon.ops.formats.source import SessionFile
 from orihon.ops.portable import read_portable, take_in
 from orihon.ops.portablefile import MAGIC
 from orihon.ops.tally import Tally
-from orihon.records import Blob, Call, Event, Message, Metadata
-from orihon.secrets import mask_value
+from orihon.records import Call, Event, Message, Metadata
 from orihon.settings import Settings
-from orihon.stores.base import FORMAT, Lease, Query, Store
+from orihon.stores.base import FORMAT, LISTS, Lease, Problem, Store
 from orihon.stores.files import disk_errors
-from orihon.task.frozen import freeze
+from orihon.stores.lookup import row_if_there
+from orihon.task.config import freeze
+from orihon.task_key import TaskKey
 
 Ending = Literal["paused", "completed"]
 
@@ -116,16 +117,16 @@ def _portable(desk: Desk, file: SessionFile, user: str | None, tell: Callable[[T
         (row,) = portable.find()
         mine = row.uuid
         if not desk.who.admin:
-            seen = any(found.uuid == row.uuid for found in desk.rows(Query(uuid=row.uuid)))
+            seen = row_if_there(desk.store, row.uuid, user=desk.who.user) is not None
             mine = row.uuid if seen else str(uuids.uuid5(_NAMESPACE, f"{row.uuid}\n{desk.who.user}"))
             user = desk.who.user
         portable.rename(**{"uuid": mine} | ({"user": user} if user is not None else {}))
-        already = any(found.uuid == mine for found in desk.store.find(Query(uuid=mine)))
+        already = row_if_there(desk.store, mine) is not None
         figures = take_in(portable, desk.store, tell=tell)
     row = desk.store.row(mine)
     return Brought(
         uuid=mine,
-        file=file.path.name,
+        file=desk.store.funnel.text(file.path.name),
         format=PORTABLE,
         sha256=file.sha256,
         task_key=row.task_key,
@@ -155,11 +156,12 @@ class _Import:
 
     def run(self, number: int, session: Iterator[Said], key: TaskKey | None) -> Brought:
         """One session; it is whole in the store, or not there."""
-        name = _FOREIGN.sub("-", self.file.path.name.split(".")[0]).strip("-.")[:48] or "session"
+        called = self.store.funnel.text(self.file.path.name)
+        name = _FOREIGN.sub("-", called.split(".")[0]).strip("-.")[:48] or "session"
         key = key or TaskKey.local(f"{name}-{number}" if number > 1 else name, workspace="imported")
         uuid = str(uuids.uuid5(_NAMESPACE, f"{self.file.sha256}\n{number}\n{self.user}"))
         brought = Brought(
-            uuid=uuid, file=self.file.path.name, format=self.format, sha256=self.file.sha256, task_key=str(key),
+            uuid=uuid, file=called, format=self.format, sha256=self.file.sha256, task_key=str(key),
             user=self.user, status=self.status,
         )  # fmt: skip
         self.tally.add(tasks=1)
@@ -175,13 +177,13 @@ class _Import:
                     self.store.delete(uuid)
                 raise
         if self.status == "completed":
-            with Orihon(self.store, self.settings).resume(uuid):
+            with Engine(self.store, self.settings).resume(uuid):
                 pass  # leaving it completes it, with a summary that a later task can inherit
         return brought
 
     def _is_there(self, brought: Brought) -> bool:
         """Whether it was brought before; what a crash left of it is taken away."""
-        found = next((row for row in self.store.find(Query(uuid=brought.uuid)) if row.uuid == brought.uuid), None)
+        found = row_if_there(self.store, brought.uuid)
         if found is None:
             return False
         if found.activity == "initializing":
@@ -239,40 +241,56 @@ class _Import:
         if is_large or not said.messages:
             after = lease.last(Message)
             if is_large:
-                masked = mask_value(codec.clean_value(rest), known=self.store.options.known)
-                rest = {"blob": msgspec.to_builtins(lease.put(msgspec.json.encode(masked)))}
+                masked = msgspec.json.encode(self.store.funnel.value(rest))
+                rest = {"blob": msgspec.to_builtins(lease.put(masked))}
             lease.append(Event(id=0, after=after, type=FIELD, data=rest, timestamp=""))
 
 
 def told_again(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
     """The records of the file that a task was imported from, each with its place, in the order of the file."""
-    yield from merge(_of_messages(store, uuid), _of_events(store, uuid), key=lambda found: found[0])
+    yield from merge(_of_messages(store, uuid), _of_events(store, uuid), key=_order)
+
+
+def _order(found: tuple[At, Any]) -> list[tuple[bool, int | str]]:
+    return [(isinstance(step, str), step) for step in found[0]]
+
+
+def _kept(rest: Any) -> Imported:
+    """What was kept of a file; it may have been in anybody's hands since."""
+    try:
+        return msgspec.convert(rest, Imported)
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"The file that the task was imported from cannot be told again: {error}.") from error
 
 
 def _of_messages(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
     messages = store.read(uuid, Message)
     for message in messages:
-        rest = message.unknown.get(FIELD)
-        if isinstance(rest, dict):
-            group = [message, *islice(messages, rest["messages"] - 1)]
-            yield from _told(rest, [whole(store, uuid, one) for one in group])
+        if FIELD in message.unknown:
+            kept = _kept(message.unknown[FIELD])
+            group = [message, *islice(messages, max(0, kept.messages - 1))]
+            yield from _told(kept, [whole(store, uuid, one) for one in group])
 
 
 def _of_events(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
-    for event in store.read(uuid, Event):
+
+    def tell(event: Event, reason: str) -> None:
+        store.report(Problem(uuid, LISTS[Event][0], event.id, reason))
+
+    for event in sound(store.read(uuid, Event), tell):
         if event.type != FIELD:
             continue
-        rest = event.data
-        if "blob" in rest:
-            rest = msgspec.json.decode(store.blob(uuid, msgspec.convert(rest["blob"], Blob).sha256))
-        count = rest["messages"]
-        group = store.read(uuid, Message, first=event.after - count + 1, last=event.after) if count else ()
-        yield from _told(rest, [whole(store, uuid, one) for one in group])
+        kept = _kept(event.data)
+        if kept.blob is not None:
+            kept = _kept(codec.json_or_text(store.blob(uuid, kept.blob.sha256).decode("utf-8", "replace")))
+        first = max(1, event.after - kept.messages + 1)
+        group = store.read(uuid, Message, first=first, last=event.after) if kept.messages else ()
+        yield from _told(kept, [whole(store, uuid, one) for one in group])
 
 
-def _told(rest: dict[str, Any], messages: list[Message]) -> Iterator[tuple[At, Any]]:
-    for one in rest["records"]:
-        yield one["at"], restored(one["record"], messages)
+def _told(kept: Imported, messages: list[Message]) -> Iterator[tuple[At, Any]]:
+    for one in kept.records:
+        yield one.at, restored(one.record, messages)
 
 
 def origin_of(metadata: Metadata) -> dict[str, Any]:

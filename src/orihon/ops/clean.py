@@ -188,9 +188,9 @@ def _act(desk: Desk, row: TaskRow, action: Action, cleaned: Cleaned) -> None:
 
 def _recovered(desk: Desk, settings: Settings, user: str | None, heard: Callable[[Recovered], object] | None) -> int:
     from orihon.agent.queue import recover  # noqa: PLC0415 - a dry run need not load them
-    from orihon.engine import Orihon  # noqa: PLC0415
+    from orihon.engine import Engine  # noqa: PLC0415
 
-    found = recover(Orihon(desk.store, settings), user)
+    found = recover(Engine(desk.store, settings, user=desk.who.scope), user)
     for one in found:
         if heard is not None:
             heard(one)

@@ -12,13 +12,13 @@ import msgspec
 
 from orihon.agent.models import open_model
 from orihon.agent.users import settings_for
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld
 from orihon.ops.access import Desk
 from orihon.settings import Settings
 from orihon.stores.base import Lease
 from orihon.task import lifecycle, summaries
-from orihon.task.frozen import EXTRACTIVE, Summariser
+from orihon.task.config import EXTRACTIVE, Summariser
 from orihon.task.reader import Reader
 
 
@@ -55,12 +55,12 @@ def compact(desk: Desk, settings: Settings, uuid: str, *, focus: str = "") -> Co
         else:
             with closing(open_model(name, settings)) as model:
                 made = _compacted(desk, settings, lease, model.ask, focus)
-    desk.looked("compact", uuid=row.uuid)
+    desk.looked("compact", uuid=row.uuid, read=["window"])
     return msgspec.structs.replace(made, summariser=name)
 
 
 def _compacted(desk: Desk, settings: Settings, lease: Lease, summariser: Summariser | None, focus: str) -> Compacted:
-    task = Orihon(desk.store, settings).taken(lease)
+    task = Engine(desk.store, settings, user=desk.who.scope).taken(lease)
     row = task.row
     if not lifecycle.can_resume(row):
         raise Conflict(

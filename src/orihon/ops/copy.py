@@ -22,8 +22,9 @@ from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import TaskRow
 from orihon.stores import is_postgres
-from orihon.stores.base import Problem, Query, Store
+from orihon.stores.base import Problem, Store
 from orihon.stores.files import Refused
+from orihon.stores.lookup import find_row
 
 MANY = 1000  # sentences that are kept
 
@@ -71,7 +72,7 @@ def copy(
             task = TaskCopy(source, target, row, tally, flawed)
             try:
                 figures = task.run()
-            except (Conflict, Corrupt, LeaseHeld, NotFound, Refused, StoreUnavailable) as error:
+            except (Conflict, Corrupt, LeaseHeld, NotFound, Refused, StoreUnavailable, UsageError) as error:
                 copied.failures.append(f"Task {row.uuid}: {error.message}")
             else:
                 copied.count(figures)
@@ -86,13 +87,7 @@ def _chosen(source: Store, tasks: list[str]) -> Iterator[TaskRow]:
         yield from source.find()
         return
     for uuid in dict.fromkeys(tasks):
-        found = list(source.find(Query(uuid=uuid)))
-        exact = [row for row in found if row.uuid == uuid] or found
-        if not exact:
-            raise NotFound(kind="task", id=uuid)
-        if len(exact) > 1:
-            raise UsageError(f"More than one task begins with {uuid!r}.", hint="Give more of its uuid.")
-        yield exact[0]
+        yield find_row(source, uuid)
 
 
 @contextmanager

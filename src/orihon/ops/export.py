@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-import msgspec
-
 from orihon.ops.blobs import whole
 from orihon.ops.bring import origin_of, told_again
 from orihon.ops.formats.html import html
@@ -19,6 +17,7 @@ from orihon.ops.formats.openai import openai_lines
 from orihon.ops.formats.origin import At, rebuilt
 from orihon.ops.formats.passage import view_of
 from orihon.task.reader import Reader
+from orihon.terminal import json_line
 
 
 def openai(reader: Reader) -> Iterator[str]:
@@ -36,7 +35,7 @@ def original(reader: Reader) -> Iterator[str]:
     origin_of(reader.metadata)
     for line, records in groupby(told_again(reader.store, reader.uuid), key=lambda found: _line(found[0])):
         value = rebuilt((at if line is None else at[1:], record) for at, record in records)
-        yield (value if isinstance(value, str) else msgspec.json.encode(value).decode()) + "\n"
+        yield (value if isinstance(value, str) else json_line(value)) + "\n"
 
 
 def _line(at: At) -> int | None:
@@ -53,5 +52,5 @@ FORMATS: dict[str, Callable[[Reader], Iterator[str]]] = {
 
 
 def pages(reader: Reader, format: str) -> Iterator[str]:
-    """The task in one of `FORMATS`, piece by piece."""
-    return FORMATS[format](reader)
+    """The task in one of `FORMATS`, piece by piece; what an older version left unmasked is masked on the way."""
+    return map(reader.store.funnel.text, FORMATS[format](reader))

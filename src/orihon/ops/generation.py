@@ -22,6 +22,7 @@ from typing import NoReturn, Self, TypeVar
 
 import msgspec
 
+from orihon.coerce import decode_json
 from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
 from orihon.records import Status
 from orihon.stores.checks import checked
@@ -189,9 +190,9 @@ class _Reading:
     def _decoded(self, line: bytes, kind: type[T]) -> T:
         try:
             if len(line) > LINE_BYTES or not line.endswith(b"\n"):
-                raise msgspec.DecodeError("a line that does not end")  # noqa: TRY301
-            return msgspec.json.decode(line, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise msgspec.DecodeError("a line that does not end")
+            return decode_json(line, type=kind)
+        except ValueError as error:
             self._refuse(f"{line[:40]!a} cannot be read ({error})")
 
     def _refuse(self, reason: str) -> NoReturn:

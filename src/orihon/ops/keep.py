@@ -10,6 +10,7 @@ from orihon.records import TaskRow
 def keep(desk: Desk, uuid: str, *, kept: bool = True) -> TaskRow:
     """Keep a task, or no longer; its row as it is then. A compressed one stays compressed."""
     row = desk.row(uuid)
+    desk.looked("task", uuid=row.uuid, read=["row"])
     if row.kept == kept:
         return row
     try:

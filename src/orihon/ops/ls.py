@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from orihon.ops.access import Desk, asked
+from orihon.ops.access import Desk
 from orihon.records import Status, TaskRow
 from orihon.stores.base import Query
+from orihon.stores.lookup import asked
 from orihon.stores.totals import seconds_of
 
 
@@ -45,7 +46,7 @@ def tasks(desk: Desk, query: Query) -> Page:
     """The tasks that a query with a limit asks for."""
     limit = query.limit or 0
     found = list(desk.rows(msgspec.structs.replace(query, limit=limit + 1)))
-    desk.looked("tasks", query=asked(query))
+    desk.trail.asked("tasks", query.user, query=asked(query))
     return Page([listed(row) for row in found[:limit]], query.offset, len(found) > limit)
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from orihon.agent.queue import Recovered, recover
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.ops.access import Desk
 from orihon.ops.tally import counted
 from orihon.records import Status
@@ -74,7 +74,7 @@ def look(
     """Settle what died, and look at the rest. Only an administrator may."""
     desk.require_admin("watch a store")
     now = now or datetime.now(UTC)
-    dead = recover(Orihon(desk.store, settings))
+    dead = recover(Engine(desk.store, settings))
     for one in dead:
         if recovered is not None:
             recovered(one)

@@ -1,13 +1,13 @@
-"""Text from anybody, for a terminal or a page: what would steer the one or disorder the other is made visible."""
+"""Text for a page: what would steer a terminal or disorder the page is made visible."""
 
 from __future__ import annotations
 
 import re
 
-# C0 and C1 but for tab and newline, and what reorders or hides text around it
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
-)
+from orihon.terminal import HOSTILE
+
+_JOINERS = "\u200c\u200d"  # a page draws them as they are meant, in Persian and between emoji
+_STEERING = re.compile(f"(?![{_JOINERS}])[{HOSTILE}]")
 _PICTURES = 0x2400
 
 

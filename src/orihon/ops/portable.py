@@ -24,15 +24,20 @@ from typing import IO, Any, NoReturn, TypeVar
 import msgspec
 
 from orihon import codec
+from orihon.agent import queue
+from orihon.coerce import decode_json
 from orihon.errors import Conflict, Corrupt, NotFound, OrihonError, UsageError
 from orihon.ops.portablefile import HINT, Piece, Span, Unpacked, Writing, bytes_of, inner
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import Figures, TaskCopy
-from orihon.records import Blob, Metadata, PlanEntry, Record, Status, TaskRow
-from orihon.stores.base import Lease, Options, Problem, Query, Store
+from orihon.records import Blob, Event, Metadata, PlanEntry, Record, Status, TaskRow
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
 from orihon.stores.checks import checked, checked_task
 from orihon.stores.files import disk_errors, sync_directory
+from orihon.stores.lookup import row_if_there
 from orihon.stores.newrow import first_row
+
+EVENTS = LISTS[Event][0]
 
 R = TypeVar("R", bound=Record)
 
@@ -42,7 +47,8 @@ def write_portable(
 ) -> Figures:
     """Write a task to a file, read it back, and compare; only then has the file its name. A file there is replaced.
 
-    Whoever writes many syncs them himself at the end, and says that they need not be `durable` before.
+    An event that cannot be read or used is left out, and the figures have a note of it. A caller that writes many files
+    syncs them itself at the end, and says that they need not be `durable` before.
     """
     problems: list[Problem] = []
     before = store.options
@@ -51,9 +57,11 @@ def write_portable(
     try:
         options = before if durable else msgspec.structs.replace(before, durability="os")
         with disk_errors(f"{path} cannot be written"), Portable(fresh, options) as target:
-            figures = TaskCopy(store, target, row, Tally(tell=tell), {row.uuid}).run()
-            if problems:
-                raise Corrupt(f"Task {row.uuid} cannot be exported whole: {problems[0]}.")
+            copy = TaskCopy(store, target, row, Tally(tell=tell), {row.uuid}, sound_only=True)
+            figures = copy.run()
+            if lost := [one for one in problems if one.list != EVENTS]:
+                raise Corrupt(f"Task {row.uuid} cannot be exported whole: {lost[0]}.")
+            figures.notes = [*copy.notes, *dict.fromkeys(f"It is left out: {one}." for one in problems)]
             fresh.replace(path)
             if durable:
                 sync_directory(path.parent)
@@ -78,12 +86,13 @@ def read_portable(path: Path, options: Options | None = None) -> Portable:
 def take_in(portable: Portable, target: Store, *, tell: Callable[[Tally], None] | None = None) -> Figures:
     """Bring the task of a file into a store and compare: all of it comes in, or nothing.
 
-    One that was running or queued is paused there. One that is there already is compared, and what is new is added.
+    One that was running or queued is paused there, and no worker takes it up by itself. One that is there already is
+    compared, and what is new is added.
     """
     (row,) = portable.find()
-    if row.status in {"running", "pending"}:
-        row = msgspec.structs.replace(row, status="paused", activity="")
-    is_new = not any(found.uuid == row.uuid for found in target.find(Query(uuid=row.uuid)))
+    if row.status in {"running", "pending"} or (row.status == "paused" and queue.is_taken_up(row.reason)):
+        row = msgspec.structs.replace(row, status="paused", activity="", reason=None)
+    is_new = row_if_there(target, row.uuid) is None
     try:
         return TaskCopy(portable, target, row, Tally(tell=tell), set()).run()
     except OrihonError:
@@ -156,7 +165,7 @@ class Portable(Store):
         if sha256 not in self._blobs:
             raise NotFound(kind="blob", id=sha256)
         pieces = (inner(line, "blob") or b"" for _, line in self._between(self._blobs[sha256]))
-        return b"".join(bytes_of(msgspec.json.decode(piece, type=Piece)) for piece in pieces)
+        return b"".join(bytes_of(decode_json(piece, type=Piece)) for piece in pieces)
 
     def _between(self, span: Span) -> Iterator[tuple[int, bytes]]:
         place = span.start
@@ -171,7 +180,7 @@ class Portable(Store):
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         if create is None or self._writer is not None or self._task is not None:
             raise Conflict(f"{self.path} is written once, whole.", hint="Export the task to another file.")
-        create = checked_task(uuid, create, self.options.known)
+        create = checked_task(uuid, create, self.funnel)
         self._writer = PortableLease(self, create, first_row(create, status, fence=0))
         return self._writer
 

@@ -25,11 +25,13 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from orihon import codec
+from orihon.coerce import decode_json
+from orihon.context.events import problem
 from orihon.errors import Corrupt, SchemaMismatch, UsageError
-from orihon.records import Metadata, Record, TaskRow
+from orihon.records import Event, Metadata, Record, TaskRow
 from orihon.stores.base import FORMAT, LISTS
 from orihon.stores.checks import checked
-from orihon.stores.files import PRIVATE_FILE, sync
+from orihon.stores.files import open_file, sync
 
 VERSION = 1
 MAGIC = b"\x1f\x8b"
@@ -71,8 +73,7 @@ class Writing:
     """A file on its way to the disk; nobody but its owner can read it."""
 
     def __init__(self, path: Path, uuid: str) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
-        self._file = os.fdopen(fd, "wb")
+        self._file = os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
         self._packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=self._file, mtime=0)
         self._hash, self._count = hashlib.sha256(), 0
         self._write(msgspec.json.encode(Header("task", VERSION, uuid)))
@@ -182,8 +183,8 @@ class Unpacked:
 
     def _header(self, line: bytes) -> None:
         try:
-            header = msgspec.json.decode(line, type=Header)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            header = decode_json(line, type=Header)
+        except ValueError:
             sentence = f"{self.path} is not a portable task."
             raise UsageError(sentence, hint="An export of a task makes one.") from None
         if header.version != VERSION:
@@ -200,7 +201,9 @@ class Unpacked:
         if name in _KINDS:
             if name in self.lists and name != self._list:
                 self.refuse(f"its {name} stand in two places")
-            self._inner(line, _KINDS[name])
+            record = self._inner(line, _KINDS[name])
+            if isinstance(record, Event) and (reason := problem(record)):
+                self.refuse(reason)
             self.lists[name] = Span(self.lists.get(name, span).start, span.end)
         elif name == "metadata" and self._metadata is None:
             self._metadata = self._inner(line, Metadata)
@@ -236,8 +239,8 @@ class Unpacked:
         try:
             if not line.endswith(b"}\n"):
                 raise Corrupt("the line does not end as it should")  # noqa: TRY301
-            return codec.decode_line(inner, kind) if issubclass(kind, Record) else msgspec.json.decode(inner, type=kind)
-        except (Corrupt, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return codec.decode_line(inner, kind) if issubclass(kind, Record) else decode_json(inner, type=kind)
+        except (Corrupt, ValueError) as error:
             self.refuse(f"line {line[:40]!a} cannot be read ({error})", error)
 
 

@@ -67,12 +67,13 @@ def _wanted(place: Path, desk: Desk, tasks: Sequence[str]) -> Iterator[Entry]:
     if not tasks:
         for _ in entries(place):
             pass  # a manifest that is broken at its end is not used at all
-        yield from (entry for entry in entries(place) if _allows(desk, entry))
+        yield from (entry for entry in entries(place) if desk.allows(entry.user))
         return
     found: dict[str, list[Entry]] = {uuid: [] for uuid in tasks}
     for entry in entries(place):
         for uuid, listed in found.items():
-            if uuid and entry.uuid.startswith(uuid) and len(listed) <= 1 and _allows(desk, entry):
+            wanted = entry.uuid == uuid or (uuid and entry.uuid.startswith(uuid) and len(listed) <= 1)
+            if wanted and desk.allows(entry.user):
                 listed.append(entry)
     for uuid, listed in found.items():
         whole = [entry for entry in listed if entry.uuid == uuid] or listed
@@ -81,10 +82,6 @@ def _wanted(place: Path, desk: Desk, tasks: Sequence[str]) -> Iterator[Entry]:
         if len(whole) > 1:
             raise UsageError(f"Several tasks of the backup begin with {uuid!a}.", hint="Give more of the id.")
         yield whole[0]
-
-
-def _allows(desk: Desk, entry: Entry) -> bool:
-    return desk.who.admin or entry.user == desk.who.user
 
 
 def _restore(place: Path, entry: Entry, desk: Desk, done: Restored, tally: Tally) -> None:
@@ -107,7 +104,7 @@ def _row(portable: Portable, entry: Entry, desk: Desk) -> TaskRow:
     (row,) = portable.find()
     if (row.uuid, row.user, row.status) != (entry.uuid, entry.user, entry.status) or row.status not in ENDED:
         raise Corrupt(f"{portable.path} is another task than the manifest says.", hint=HINT)
-    if not desk.allows(row):
+    if not desk.allows(row.user):
         raise NotFound(kind="task", id=row.uuid)
     return row
 

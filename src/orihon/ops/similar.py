@@ -48,7 +48,7 @@ class _Other(msgspec.Struct, frozen=True):
 
 def similar(desk: Desk, uuid: str, limit: int = 10, *, tell: Callable[[Tally], None] | None = None) -> list[Similar]:
     """The tasks that are most like this one, of those that somebody may see."""
-    reader = desk.reader(uuid)
+    reader = desk.reader(uuid, "messages", "summary")
     terms = list(islice(dict.fromkeys(_terms(_text_of(reader))), TERMS))
     bits = {term: 1 << place for place, term in enumerate(terms)}
     tally, others = Tally(tell=tell), []

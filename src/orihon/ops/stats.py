@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from orihon.ops.access import Desk, asked
+from orihon.ops.access import Desk
 from orihon.stores.base import Query
+from orihon.stores.lookup import asked
 from orihon.stores.totals import Totals
 from orihon.task.lifecycle import ENDED
 
@@ -69,7 +70,7 @@ def statistics(desk: Desk, query: Query, *, today: datetime | None = None) -> St
     """The figures of the tasks that somebody may see and that a query asks for."""
     statuses = desk.totals(query, "status")
     users, days = desk.totals(query, "user"), desk.totals(query, "day")
-    desk.looked("statistics", query=asked(query))
+    desk.trail.asked("statistics", query.user, query=asked(query))
     all_of_them = _sum(statuses.values())
     ended = _sum(totals for status, totals in statuses.items() if status in ENDED)
     return Statistics(

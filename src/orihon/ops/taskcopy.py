@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, TypeVar
 
 import msgspec
 
 from orihon import codec
+from orihon.context.events import problem
 from orihon.errors import Conflict, Corrupt, NotFound
-from orihon.funnel import admit
 from orihon.ops.blobs import named, renamed
 from orihon.ops.tally import Tally
+from orihon.parts import is_textual
 from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
-from orihon.secrets import mask
 from orihon.stores.base import LISTS, Lease, Problem, Store
 from orihon.stores.numbers import newest
 
 R = TypeVar("R", bound=Record)
 Owner = TypeVar("Owner", Message, Part, Call)
 
+Admit = Callable[[bytes], bytes]
 Step = Literal["look", "write", "prove"]
 
 KINDS = tuple(kind for kind, (_, field) in LISTS.items() if field)
@@ -38,17 +40,26 @@ class Figures(msgspec.Struct):
     size_bytes: int = 0
     changed: int = 0
     appended: int = 0
+    notes: list[str] = []  # what was left out
 
 
 class TaskCopy:
-    """One task; the lease of the target is taken only if there is something to write."""
+    """One task; the lease of the target is taken only if there is something to write.
 
-    def __init__(self, source: Store, target: Store, row: TaskRow, tally: Tally, flawed: set[str]) -> None:
-        self.source, self.target, self.row, self.tally, self.flawed = source, target, _whole_or_stub(row), tally, flawed
+    With `sound_only`, events that no import would take are left out, and a note says so.
+    """
+
+    def __init__(
+        self, source: Store, target: Store, row: TaskRow, tally: Tally, flawed: set[str], *, sound_only: bool = False
+    ) -> None:
+        self.source, self.target, self.tally, self.flawed = source, target, tally, flawed
+        self.row = target.funnel.admit(_whole_or_stub(row))
         self.uuid = row.uuid
         self.notes: list[str] = []
+        self.sound_only = sound_only
         self._lease: Lease | None = None
         self._moved: dict[str, Blob] = {}
+        self._delivered: set[str] = set()  # two blobs may be equal once they are masked
         self._lacks = False
 
     def run(self) -> Figures:
@@ -91,7 +102,7 @@ class TaskCopy:
 
     def _metadata(self, store: Store) -> Metadata:
         for metadata in store.read(self.uuid, Metadata):
-            return admit(metadata, self.target.options.known)
+            return self.target.funnel.admit(metadata)
         raise Corrupt(f"Its metadata in {store.url} cannot be read.")
 
     def _copy_row(self) -> None:
@@ -118,6 +129,7 @@ class TaskCopy:
         figures = Figures()
         self._step = step
         self._moved.clear()
+        self._delivered.clear()
         for kind, last in ends.items():
             name, field = LISTS[kind]
             for given, there in self._pairs(kind, last):
@@ -140,7 +152,7 @@ class TaskCopy:
         name, field = LISTS[kind]
         theirs = self.target.read(self.uuid, kind)
         there = next(theirs, None)
-        for given in self.source.read(self.uuid, kind, last=last):
+        for given in self._given(kind, last):
             number = getattr(given, field)
             while there is not None and getattr(there, field) < number:
                 self._only_there(name, getattr(there, field))
@@ -156,6 +168,19 @@ class TaskCopy:
         while there is not None:
             self._only_there(name, getattr(there, field))
             there = next(theirs, None)
+
+    def _given(self, kind: type[R], last: int) -> Iterator[R]:
+        """The records of the source that are copied."""
+        for record in self.source.read(self.uuid, kind, last=last):
+            reason = self._flaw(record) if self.sound_only and isinstance(record, Event) else ""
+            if not reason:
+                yield record
+            elif (sentence := f"It is left out: {reason}.") not in self.notes:
+                self.notes.append(sentence)
+
+    def _flaw(self, event: Event) -> str:
+        """What is wrong with an event, as it was stored or as it is once it is masked."""
+        return problem(event) or problem(self.target.funnel.admit(event))
 
     def _only_there(self, name: str, number: int) -> None:
         if self.uuid not in self.flawed:
@@ -185,28 +210,35 @@ class TaskCopy:
 
     def _admitted(self, record: R, figures: Figures) -> R:
         """The record as the target may have it, its blobs first."""
-        record = admit(record, self.target.options.known)
+        record = self.target.funnel.admit(record)
         if isinstance(record, Event):
-            moved = {blob.sha256: self._move(blob, figures, text=record.type == "sticky") for blob in named(record)}
+            admit = self._text if record.type == "sticky" else self.target.funnel.data
+            moved = {blob.sha256: self._move(blob, figures, admit) for blob in named(record)}
             return msgspec.structs.replace(record, data=renamed(record.data, moved)) if moved else record
         if not isinstance(record, Message):
             return record
         changes: dict[str, object] = {}
         if record.blob is not None:
-            changes["blob"] = self._move(record.blob, figures, text=True)
+            changes["blob"] = self._move(record.blob, figures, self._text)
         if isinstance(record.content, list) and any(part.blob for part in record.content):
-            changes["content"] = [self._with_blob(part, figures, text=part.text is not None) for part in record.content]
+            changes["content"] = [self._with_blob(part, figures, self._way_of(part)) for part in record.content]
         if any(call.blob for call in record.tool_calls):
-            changes["tool_calls"] = [self._with_blob(call, figures, text=True) for call in record.tool_calls]
+            changes["tool_calls"] = [self._with_blob(call, figures, self._text) for call in record.tool_calls]
         return msgspec.structs.replace(record, **changes) if changes else record
 
-    def _with_blob(self, owner: Owner, figures: Figures, *, text: bool) -> Owner:
+    def _with_blob(self, owner: Owner, figures: Figures, admit: Admit) -> Owner:
         if owner.blob is None:
             return owner
-        return msgspec.structs.replace(owner, blob=self._move(owner.blob, figures, text=text))
+        return msgspec.structs.replace(owner, blob=self._move(owner.blob, figures, admit))
 
-    def _move(self, blob: Blob, figures: Figures, *, text: bool) -> Blob:
-        """A blob that the target has, or gets; a text passes the funnel, as it did when it was first stored."""
+    def _text(self, data: bytes) -> bytes:
+        return self.target.funnel.text(data.decode("utf-8", "replace")).encode()
+
+    def _way_of(self, part: Part) -> Admit:
+        return self._text if part.text is not None else partial(self.target.funnel.data, textual=is_textual(part))
+
+    def _move(self, blob: Blob, figures: Figures, admit: Admit) -> Blob:
+        """A blob that the target has, or gets; it passes the funnel, as it did when it was first stored."""
         if blob.sha256 in self._moved:
             return self._moved[blob.sha256]
         self._moved[blob.sha256] = blob
@@ -215,18 +247,20 @@ class TaskCopy:
         except (NotFound, Corrupt) as error:
             self.source.report(Problem(self.uuid, f"blob {blob.sha256}", 0, error.message))
             return blob
-        if text:
-            masked = mask(codec.clean_text(data.decode("utf-8", "replace")), known=self.target.options.known).encode()
-            if masked != data:
-                data, before = masked, blob.sha256
-                sha256 = hashlib.sha256(data).hexdigest()
-                blob = self._moved[before] = msgspec.structs.replace(blob, sha256=sha256, size_bytes=len(data))
+        masked = admit(data)
+        if masked != data:
+            data, before = masked, blob.sha256
+            sha256 = hashlib.sha256(data).hexdigest()
+            blob = self._moved[before] = msgspec.structs.replace(blob, sha256=sha256, size_bytes=len(data))
         self._deliver(blob, data)
         figures.blobs += 1
         figures.size_bytes += len(data)
         return blob
 
     def _deliver(self, blob: Blob, data: bytes) -> None:
+        if blob.sha256 in self._delivered:
+            return
+        self._delivered.add(blob.sha256)
         try:
             there = self.target.blob(self.uuid, blob.sha256)
         except NotFound:

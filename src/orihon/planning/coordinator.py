@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from orihon.engine import Orihon
+from orihon.engine import Engine
 from orihon.errors import LimitReached, ToolError, VerificationFailed
 from orihon.planning import inheritance
 from orihon.planning.actions import Outcome, arranged, following, outcome, placed
@@ -38,7 +38,7 @@ class PlanningCoordinator(Notebook):
     """Runs one task by a plan. It returns when the work is verified; everything else is an exception."""
 
     def __init__(
-        self, loop: Loop, engine: Orihon, *, ask_user: AskUser | None = None, workspace: Path | str | None = None
+        self, loop: Loop, engine: Engine, *, ask_user: AskUser | None = None, workspace: Path | str | None = None
     ) -> None:
         super().__init__(loop)
         self.engine, self.settings = engine, engine.settings.planning
@@ -65,7 +65,7 @@ class PlanningCoordinator(Notebook):
 
     def _inherit(self) -> None:
         settings = self.engine.settings.context_inheritance
-        if self.task.frozen.inherited_from:
+        if self.task.previous:
             uuids = inheritance.find(self.engine.store, self.task.row, settings)
             self.progress = replace(self.progress, inherited=uuids)
             self._load_inherited_planning_context()
@@ -73,9 +73,8 @@ class PlanningCoordinator(Notebook):
 
     def _load_inherited_planning_context(self) -> None:
         """The runs that were chosen when this one began; a run that ends later does not change what is inherited."""
-        planning = self.engine.settings.context_inheritance.planning
-        uuids = self.progress.inherited
-        self.inherited = inheritance.load(self.engine.store, uuids, planning) if uuids else Inherited()
+        settings, uuids = self.engine.settings.context_inheritance, self.progress.inherited
+        self.inherited = inheritance.load(self.engine.store, self.task.row, uuids, settings) if uuids else Inherited()
         self.telling = Telling(self.task.history.language, self.inherited.names)
 
     def _evaluate_previous_plan_applicability(self) -> Applicability:

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orihon.errors import OrihonError
-from orihon.handoff.sanitise import Names, names_of
-from orihon.handoff.search import search
+from orihon.inheritance.sanitise import Names, names_of
+from orihon.inheritance.search import may_inherit, search
 from orihon.planning.history import Execution, Learnings, execution, learnings, relevant
 from orihon.planning.history.progress import Applicability
 from orihon.planning.history.steps import norm, revised
@@ -46,17 +46,18 @@ def find(store: Store, row: TaskRow, settings: ContextInheritance) -> tuple[str,
     return tuple(planned[: settings.planning.max_previous_plans])
 
 
-def load(store: Store, uuids: Iterable[str], settings: InheritedPlanning) -> Inherited:
-    """These runs, as far as they can still be read and the settings allow."""
+def load(store: Store, task: TaskRow, uuids: Iterable[str], settings: ContextInheritance) -> Inherited:
+    """These runs, as far as they can still be read, the task may inherit from them, and the settings allow."""
     runs, names = list[Execution](), Names()
     for uuid in uuids:
         try:
             row = store.row(uuid)
-            runs.append(execution(store, row))
-            names |= names_of(store, row)
+            if may_inherit(task, row, settings):
+                runs.append(execution(store, row))
+                names |= names_of(store, row)
         except OrihonError:
             continue  # it was cleaned up meanwhile
-    return Inherited(runs=tuple(runs), learned=_allowed(learnings(runs), settings), names=names)
+    return Inherited(runs=tuple(runs), learned=_allowed(learnings(runs), settings.planning), names=names)
 
 
 def applicability(store: Store, runs: Sequence[Execution], request: str, settings: InheritedPlanning) -> Applicability:

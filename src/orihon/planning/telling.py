@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from orihon.handoff.block import harmless
-from orihon.handoff.sanitise import Names
+from orihon.inheritance.block import harmless
+from orihon.inheritance.sanitise import Names
 from orihon.planning.history import Learnings, relevant
 from orihon.planning.history.outline import line
 from orihon.planning.history.progress import Question

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from orihon import ingest
+from orihon.coerce import decode_json
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import OrihonError
 from orihon.planning.history.steps import norm
@@ -27,9 +28,9 @@ LINE_CHARS = 120
 
 _WRITES = re.compile(r"write|edit|create|patch|replace|insert|append|save", re.IGNORECASE)
 _PATHS = ("path", "file_path", "filepath", "filename", "file", "target_file")
-_COMMENT = r"(?:#|//|/\*|<!--|--|;|^\s*\*|%|\"\"\"|''')"
+_COMMENT = re.compile(r"#|//|/\*|<!--|--|;|^\s*\*|%|\"\"\"|'''")
 _MARKED = re.compile(
-    rf"{_COMMENT}.*?(?:\b(?:TODO|FIXME)\b(?!\s+(?:list|app|item)s?\b)|"
+    r"(?:\b(?:TODO|FIXME)\b(?!\s+(?:list|app|item)s?\b)|"
     r"\b(?:your |the )?(?:implementation|code) (?:goes )?here\b|\bimplement (?:me|this|later)\b|"
     r"ここに実装|未実装|後で実装|実装予定)",
     re.IGNORECASE,
@@ -60,8 +61,8 @@ def written(messages: Iterable[Message], load: Callable[[Blob], bytes]) -> dict[
 def _given(call: Call, load: Callable[[Blob], bytes]) -> tuple[str, set[str]] | None:
     """The path and the lines that a tool was given."""
     try:
-        args = msgspec.json.decode(load(call.blob) if call.blob else call.arguments)
-    except (msgspec.DecodeError, OrihonError):
+        args = decode_json(load(call.blob) if call.blob else call.arguments)
+    except (ValueError, OrihonError):
         return None
     path = next((args[name] for name in _PATHS if args.get(name)), None) if isinstance(args, dict) else None
     if not isinstance(path, str):
@@ -79,7 +80,7 @@ def placeholders(root: Path, files: dict[str, set[str]]) -> list[str]:
         for number in sorted(set(_places(path, text))):
             said = shown[number - 1].strip()
             if said in lines or said.lstrip("+ ") in lines or f"+{said}" in lines:
-                found.append(f"{path}:{number}: {said[:LINE_CHARS]}")
+                found.append(f"{path}:{number}: {ingest.shown(said)[:LINE_CHARS]}")
     return found[:MAX_FOUND]
 
 
@@ -109,7 +110,8 @@ def _places(path: str, text: str) -> Iterator[int]:
         yield from _idle(python)
     for number, line in enumerate(text.splitlines(), start=1):
         is_undone = python is None and (_UNDONE.search(line) or _ELLIPSIS.search(line))
-        if is_undone or _MARKED.search(line):
+        comment = _COMMENT.search(line)
+        if is_undone or (comment is not None and _MARKED.search(line, comment.end())):
             yield number
 
 

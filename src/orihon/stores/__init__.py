@@ -8,14 +8,12 @@ memory:                     nothing outlives the process
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import UsageError
-from orihon.section import secrets_in
 from orihon.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,14 +26,17 @@ SCHEMES = "a directory, sqlite:///FILE, postgresql://HOST/DATABASE, or memory:"
 
 def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
     """How a store behaves by the settings; the secrets that the process was given are known to it literally."""
-    from orihon.secrets import KnownSecrets  # noqa: PLC0415 - only what is used is loaded
+    from orihon.ingest import funnel_of  # noqa: PLC0415 - only what is used is loaded
     from orihon.stores.base import Options  # noqa: PLC0415
+
+    funnel = funnel_of(settings, environ)
 
     return Options(
         durability=settings.context_storage.durability,
         heartbeat_seconds=settings.lease.heartbeat_seconds,
         expiry_seconds=settings.lease.expiry_seconds,
-        known=KnownSecrets.gather(os.environ if environ is None else environ, list(secrets_in(settings))),
+        known=funnel.known,
+        kinds=funnel.kinds,
     )
 
 

@@ -22,7 +22,8 @@ from orihon.records import Archived, TaskRow
 from orihon.stores import rows
 from orihon.stores.base import LISTS
 from orihon.stores.checks import refuse_if_changed
-from orihon.stores.files import directory_handle, disk_errors, exists, open_file, replace_file, sync
+from orihon.stores.files import create_file, directory_handle, disk_errors, exists, open_file, replace_file, sync
+from orihon.stores.hold import Hold
 from orihon.stores.index import NAME as INDEX
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.recovery import load
@@ -39,23 +40,25 @@ WORTH = 0.9  # a blob that stays larger than this share of itself (a picture) is
 
 def archive(store: JsonlStore, uuid: str, fence: int) -> tuple[int, int]:
     """Compress the lists of a task, and the blobs that get smaller by it; the bytes of both before and after."""
-    with _taken(store, uuid, fence, "cannot be compressed") as (directory, row):
+    with _taken(store, uuid, fence, "cannot be compressed") as (directory, row, hold):
         before = _content_bytes(directory)
         for folder in ("", "planning", "blobs"):
             with suppress(FileNotFoundError), directory_handle(folder or ".", directory) as within:
-                pack(
+                _pack(
                     [name for name in sorted(os.listdir(within)) if _can_be_packed(folder, name, uuid)],
                     within,
+                    hold,
                     worth=WORTH if folder == "blobs" else None,
                 )
         after = _content_bytes(directory)
-        _say(store, directory, row, "gzip", after)
+        with hold:
+            _say(store, directory, row, "gzip", after)
         return before, after
 
 
 def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
     """Leave nothing of a task but its stub; its row stays."""
-    with _taken(store, uuid, fence, "cannot be cut down") as (directory, row):
+    with _taken(store, uuid, fence, "cannot be cut down") as (directory, row, hold), hold:
         going = _say(store, directory, row, "going", row.packed_bytes)
         if going.final_summary is not None and not exists("handoff.json", directory):
             replace_file("handoff.json", encode_handoff(going), directory, durable=True)
@@ -68,13 +71,14 @@ def cut_down(store: JsonlStore, uuid: str, fence: int | None) -> None:
         _say(store, directory, row, "stub", 0)
 
 
-def pack(names: list[str], within: int, *, worth: float | None = None) -> None:
+def _pack(names: list[str], within: int, hold: Hold, *, worth: float | None = None) -> None:
     """Put compressed files in place of plain ones; with `worth`, only of those that get smaller than this share."""
     packed = [name for name in names if _packed(name, within, worth)]
     if packed:
         sync(within)  # their names are on the disk before the plain ones go
-    for name in packed:
-        os.unlink(name, dir_fd=within)
+    with hold:  # or another process has the task by now, and appends to the plain ones
+        for name in packed:
+            os.unlink(name, dir_fd=within)
 
 
 def _packed(name: str, within: int, worth: float | None) -> bool:
@@ -98,7 +102,7 @@ def _packed(name: str, within: int, worth: float | None) -> bool:
 
 def _compressed(plain: PlainSource, temporary: str, within: int, worth: float | None) -> bool:
     """Write the compressed file and read it back; whether it is small enough."""
-    fd = open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, within)
+    fd = create_file(temporary, within)
     try:
         compress(plain, fd)
         sync(fd)
@@ -137,8 +141,8 @@ def _can_be_packed(folder: str, name: str, uuid: str) -> bool:
 
 
 @contextmanager
-def _taken(store: JsonlStore, uuid: str, fence: int | None, what: str) -> Iterator[tuple[int, TaskRow]]:
-    """The directory of a task that nobody writes meanwhile, and its row as the files say it."""
+def _taken(store: JsonlStore, uuid: str, fence: int | None, what: str) -> Iterator[tuple[int, TaskRow, Hold]]:
+    """The directory of a task that nobody writes meanwhile, its row as the files say it, and the hold on it."""
     directory = store.open_task(uuid)
     try:
         with disk_errors(f"Task {uuid} {what}"):
@@ -146,7 +150,7 @@ def _taken(store: JsonlStore, uuid: str, fence: int | None, what: str) -> Iterat
             try:
                 _, row = load(store, uuid, directory)
                 refuse_if_changed(row, fence)
-                yield directory, row
+                yield directory, row, Hold(store, uuid, lock)
             finally:
                 lock.release()
     finally:

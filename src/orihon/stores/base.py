@@ -39,7 +39,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
-from orihon.funnel import admit
+from orihon.ingest import Funnel, listen
 from orihon.records import (
     Archived,
     Blob,
@@ -54,7 +54,7 @@ from orihon.records import (
     TaskRow,
     ToolCall,
 )
-from orihon.secrets import KnownSecrets
+from orihon.redaction import KnownSecrets
 from orihon.stores.checks import checked_changes
 from orihon.stores.queue import Queue
 from orihon.stores.spill import spilled
@@ -89,6 +89,7 @@ class Problem(msgspec.Struct, frozen=True):
     where: str
     line: int
     reason: str
+    list: str = ""  # which list of the task it is
 
     def __str__(self) -> str:
         return f"{self.where}, line {self.line}: {self.reason}" if self.line else f"{self.where}: {self.reason}"
@@ -101,6 +102,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 30
     expiry_seconds: float = 60
     known: KnownSecrets | None = None
+    kinds: frozenset[str] | None = None  # of secrets that are masked; None means all
     report: Callable[[Problem], None] | None = None
 
 
@@ -134,6 +136,7 @@ class Store(ABC):
     def __init__(self, url: str, options: Options | None = None) -> None:
         self.url = url
         self.options = options or Options()
+        self.funnel = listen(Funnel(self.options.known, self.options.kinds, self.mask_key))
 
     @abstractmethod
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
@@ -186,7 +189,7 @@ class Store(ABC):
 
     def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
         """What is wrong at a place that `lines` gave."""
-        return Problem(uuid, name, place, reason)
+        return Problem(uuid, name, place, reason, name)
 
     def report(self, problem: Problem) -> None:
         """Say what could not be read, where the caller wants to hear it, else in the log."""
@@ -215,6 +218,12 @@ class Store(ABC):
     def beside(self, name: str) -> Path | None:  # noqa: ARG002 - the others use it
         """Where a file about the whole store lies on this machine; None when there is no place for one."""
         return None
+
+    def mask_key(self) -> bytes:
+        """The key of masked ids, kept with the store; it is made when the first id is masked."""
+        from orihon.stores.maskkey import kept_key  # noqa: PLC0415 - few stores ever need it
+
+        return kept_key(self.beside("mask.key"))
 
     def tidy(self) -> int:
         """Finish deletions that were interrupted, and give room back to the disk; how many bytes."""
@@ -252,9 +261,15 @@ class Lease(ABC):
         self.counter: Counter = counter(metadata.config.get("tokens", "estimate"))
         self.lock = threading.RLock()
         self.newest: Record | None = None  # what was appended last, as it is stored
+        self.check: Callable[[Record], None] = _accept  # what the writer asks of a record, as it will be stored
         self._keys: OrderedDict[str, int] | None = None
         self._more: dict[str, int] = {}  # what was appended and not yet counted in the row
         self._messages_said = -1  # what the row says of their number; sums are kept of it, and cost time
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is known to be lost: nothing can be written any more, and `close` does not fail."""
+        return False
 
     # what each store does in its own way
 
@@ -289,13 +304,12 @@ class Lease(ABC):
 
         What was appended since is counted in the same step.
         """
-        more, self._more = self._more, {}
-        given = add or {}
+        given, more, self._more = add or {}, self._more, {}
         counts = {name: given.get(name, 0) + more.get(name, 0) for name in given | more if name not in changes}
         messages = self.last(Message)
         said = {} if messages == self._messages_said else {"message_count": messages}
         try:
-            row = self.change(*checked_changes(said | changes, counts, self.store.options.known))
+            row = self.change(*checked_changes(said | changes, counts, self.store.funnel))
         except BaseException:
             self._count(**more)
             raise
@@ -310,21 +324,22 @@ class Lease(ABC):
         """Store a record and return its number."""
         with self.lock:
             if isinstance(record, Message) and record.key is not None:
-                known = self.number_of(codec.clean_text(record.key))
+                known = self.number_of(self.store.funnel.id(record.key))
                 if known is not None:
                     return known
             if type(record) not in LISTS or isinstance(record, Metadata):
                 raise UsageError(f"A {type(record).__name__} cannot be appended.", hint="Append a record of a list.")
             name, field = LISTS[type(record)]
-            record = self._stamp(admit(record, self.store.options.known), field)
+            record = self._stamp(self.store.funnel.admit(record), field)
             number: int = getattr(record, field)
-            line = _line(record)
+            record, line = _encoded(record)
             if len(line) > codec.MAX_LINE_BYTES:
                 raise UsageError(
                     f"One of the {name} has {len(line):,} bytes; a line holds {codec.MAX_LINE_BYTES:,} at most.",
                     hint="Keep large data in a blob (`put`) and name it in the record.",
                 )
-            codec.check(line, type(record))
+            record = codec.check(line, type(record))  # from here on as every reader gets it
+            self.check(record)
             try:
                 self.write(name, number, line, record)
                 if isinstance(record, Message) and record.key is not None:
@@ -386,8 +401,19 @@ class Lease(ABC):
         self.close()
 
 
-def _line(record: Record) -> bytes:
+def _accept(record: Record) -> None:
+    """Ask nothing of a record."""
+    del record
+
+
+def _encoded(record: Record) -> tuple[Record, bytes]:
+    """The record and its line; one that no encoder knows how to write is made of plain values first."""
     try:
-        return codec.encode_line(record)
-    except UnicodeEncodeError:  # half a character in a field that nobody reads as text
-        return codec.encode_line(codec.cleaned(record))
+        return record, codec.encode_line(record)
+    except (UnicodeEncodeError, TypeError):  # half a character where nobody reads text, or another library's value
+        try:
+            record = codec.cleaned(record)
+        except msgspec.ValidationError as error:
+            hint = "See orihon.records."
+            raise UsageError(f"A {type(record).__name__} cannot be stored so: {error}.", hint=hint) from error
+        return record, codec.encode_line(record)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from orihon.codec import clean_text, cleaned
+from orihon.codec import cleaned
 from orihon.errors import Conflict, UsageError
-from orihon.funnel import admit
+from orihon.ingest import Funnel
 from orihon.records import Metadata, TaskRow
-from orihon.secrets import KnownSecrets, mask
 from orihon.tokens import counter
+
+if TYPE_CHECKING:
+    from orihon.stores.base import Query
 
 FIXED = frozenset(
     ("uuid", "task_source", "owner", "repo", "task_type", "task_id", "project_id", "task_key", "fence", "unknown")
@@ -32,33 +34,44 @@ def checked(uuid: str) -> str:
     return uuid
 
 
-def checked_task(uuid: str, create: Metadata, known: KnownSecrets | None) -> Metadata:
+def checked_task(uuid: str, create: Metadata, funnel: Funnel) -> Metadata:
     """A task that is to be made, as it may be stored."""
     if create.uuid != checked(uuid):
         sentence = f"The task is called {uuid}, but its metadata says {create.uuid!a}."
         raise UsageError(sentence, hint="Give both the same id.")
     counter(create.config.get("tokens", "estimate"))  # a name that means nothing is refused now, not at a message
+    if funnel.text(uuid) != uuid:  # it names the directory, and would be read wherever the task is named
+        raise UsageError("The task id holds something that looks like a secret.", hint="Leave the uuid out.")
     try:
-        return cleaned(admit(create, known))
+        return cleaned(funnel.admit(create))
     except msgspec.ValidationError as error:
         hint = "orihon.records.Metadata says what each field holds."
         raise UsageError(f"A task cannot be made so: {error}.", hint=hint) from error
 
 
 def checked_changes(
-    changes: dict[str, Any], add: dict[str, int], known: KnownSecrets | None
+    changes: dict[str, Any], add: dict[str, int], funnel: Funnel
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Changes of a row that make sense, cleaned and masked."""
     wrong = sorted({name for name in (*changes, *add) if name not in CHANGEABLE})
     if wrong:
         raise UsageError(f"A row has no {wrong[0]!a} to change.", hint=f"There are {', '.join(CHANGEABLE)}.")
-    texts = {name: mask(clean_text(value), known=known) for name, value in changes.items() if isinstance(value, str)}
+    changes = funnel.row_changes(changes)
     try:
-        msgspec.convert(_ROW | changes | texts | add, TaskRow)
+        msgspec.convert(_ROW | changes | add, TaskRow)
     except msgspec.ValidationError as error:
         hint = "orihon.records.TaskRow says what each column holds."
         raise UsageError(f"The row cannot be changed so: {error}.", hint=hint) from error
-    return changes | texts, add
+    return changes, add
+
+
+def checked_query(query: Query, funnel: Funnel) -> Query:
+    """A query that names users and keys as they are stored."""
+    names = {"user": query.user, "task_key": query.key, "linked_key": query.linked}
+    asked = funnel.row_changes(names)
+    if asked == names:
+        return query
+    return msgspec.structs.replace(query, user=asked["user"], key=asked["task_key"], linked=asked["linked_key"])
 
 
 def refuse_if_changed(row: TaskRow, fence: int | None) -> None:

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
 from orihon.stores import sums
-from orihon.stores.files import PRIVATE_FILE, Refused, make_directory, refuse_foreign, sync_data, sync_directory
+from orihon.stores.files import Refused, make_directory, open_file, refuse_foreign, sync_data, sync_directory
 
 log = logging.getLogger("orihon")
 
@@ -89,8 +89,9 @@ class Database:
         self._log: int | None = None  # a handle for syncing it
         self._log_bytes = 0
         self._doubtful = False
+        self.log_failed = False  # the last commit could not be written to the log
         with translated(path):
-            make_private(path)
+            prepare(path)
             self.connection = _connect(path)
             try:
                 _patiently(self._set_up)
@@ -220,12 +221,14 @@ class Database:
         return done
 
     def _commit(self) -> None:
+        self.log_failed = False
         try:
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
             if _code(error) != sqlite3.SQLITE_IOERR:
                 raise
             self._doubtful = True
+            self.log_failed = error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE
             raise OutcomeUnknown(f"{self.path} could not be committed: {error}.") from error
 
     def _roll_back(self) -> None:
@@ -259,6 +262,15 @@ class Database:
         if must and not copied:
             raise OutcomeUnknown(f"A sync of {self.path} failed, and its log could not be copied back since.")
 
+    def begin_log_again(self) -> bool:
+        """Copy the log back, so that the next write stands at its beginning; whether it could be."""
+        with self.lock:
+            try:
+                return self._copy_back()
+            except sqlite3.Error as error:
+                log.warning("%s-wal could not be copied back: %s", self.path, error)
+                return False
+
     def _copy_back(self) -> bool:
         """Copy the log into the file and sync both; whether all of it was copied."""
         try:
@@ -279,21 +291,21 @@ class Database:
             )
 
 
-def make_private(path: Path) -> None:
-    """The file is there with mode 0600 before SQLite sees it; its `-wal` and `-shm` take the mode from it."""
+def prepare(path: Path) -> None:
+    """Create a missing file with mode 0600 before SQLite does, and refuse what is not a file of ours.
+
+    SQLite gives `-wal` and `-shm` the mode of the file, so those of a file that others can read can be read as well.
+    """
     if not path.parent.exists():
         make_directory(path.parent)
     with _making, suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE))
+        os.close(open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(FileNotFoundError):
             found = file.lstat()
-            mode = found.st_mode
-            if not stat.S_ISREG(mode):
+            if not stat.S_ISREG(found.st_mode):
                 raise Refused(f"{file} is a link or not a regular file; Orihon does not use it.")
             refuse_foreign(found, file)
-            if stat.S_IMODE(mode) & ~PRIVATE_FILE:
-                file.chmod(PRIVATE_FILE)
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from abc import abstractmethod
 import msgspec
 
 from orihon import codec
-from orihon.errors import LeaseHeld, LeaseLost
+from orihon.coerce import decode_json
+from orihon.errors import LeaseHeld, LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Message, Metadata, Record
 from orihon.stores.base import LISTS, Lease, Store
 from orihon.stores.heartbeat import Heartbeat
@@ -41,8 +42,8 @@ def new_holder() -> Holder:
 def holder_of(uuid: str, owner: str) -> Holder:
     """What `lease_owner` says. Somebody may have written it by hand: then it holds until it expires."""
     try:
-        return msgspec.json.decode(owner, type=Holder)
-    except msgspec.DecodeError:
+        return decode_json(owner, type=Holder)
+    except ValueError:
         raise LeaseHeld(f"Task {uuid} is held by {owner!r}.", owner=owner) from None
 
 
@@ -51,10 +52,18 @@ def held(uuid: str, holder: Holder) -> LeaseHeld:
     return LeaseHeld(f"Task {uuid} is held by {holder} since {holder.since}.", owner=str(holder))
 
 
+class FencedStore(Store):
+    """A store that knows who holds its leases."""
+
+    leases: set[Lease]
+
+
 class FencedLease(Lease):
     """The right to write one task, by a fence and a heartbeat."""
 
-    def __init__(self, store: Store, metadata: Metadata, fence: int, owner: str, numbers: dict[str, int]) -> None:
+    store: FencedStore
+
+    def __init__(self, store: FencedStore, metadata: Metadata, fence: int, owner: str, numbers: dict[str, int]) -> None:
         super().__init__(store, metadata, fence)
         self._mine = (self.uuid, fence, owner)
         self._numbers: dict[str, int] | None = numbers
@@ -62,6 +71,10 @@ class FencedLease(Lease):
         self._closed = self._lost = False
         self._renewed = time.monotonic()
         self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
 
     # what each store does in its own way
 
@@ -102,10 +115,21 @@ class FencedLease(Lease):
         if self._process_id != os.getpid():
             return  # a child has nothing to give back
         with self.lock:
-            if not self._closed:
-                self._heartbeat.stop()
-                self.release()
-                self._closed = True
+            if self._closed:
+                return
+            self._heartbeat.stop()
+            self._closed = True
+            self.store.leases.discard(self)
+            try:
+                if not self._lost:
+                    self.release()
+            except (NotWritten, OutcomeUnknown, StoreUnavailable) as error:
+                raise type(error)(
+                    f"The lease on task {self.uuid} could not be given back: {error.message} "
+                    f"It is free when this process ends, or in {self.store.options.expiry_seconds:g} seconds.",
+                    hint="Nothing that was appended is lost.",
+                    retryable=False,
+                ) from error
 
     def _check(self) -> None:
         """Refuse whoever has no right to write; whoever was silent for too long asks before he goes on."""
@@ -122,9 +146,9 @@ class FencedLease(Lease):
             self._lose()
         self._renewed = asked
 
-    def _lose(self) -> None:
+    def _lose(self, message: str = "") -> None:
         self._lost = True
-        raise LeaseLost
+        raise LeaseLost(message)
 
     def _beat(self) -> None:
         try:

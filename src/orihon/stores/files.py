@@ -1,14 +1,17 @@
 """Files that nobody else can read and that are there after a power cut.
 
 Everything is opened relative to a directory handle and never through a link, so that a link planted in a data
-directory leads nowhere. What is created is created private (0600, 0700), whatever the umask; what is found with a
-wider mode is put right, and what belongs to somebody else is refused.
+directory leads nowhere. What is created is created private (0600, 0700), whatever the umask. The mode of a file or
+directory that is there already is never changed: `warn_if_open` names the command that closes it. What belongs to
+another user is refused.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -17,7 +20,10 @@ from pathlib import Path
 
 from orihon.errors import NotWritten, OutcomeUnknown, StoreError, StoreUnavailable
 
+log = logging.getLogger("orihon")
+
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+OTHERS = 0o077  # the bits of a mode that let other users in
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted FIFO must not make us wait
 
@@ -57,14 +63,59 @@ def begin_sync(fd: int, offset: int, size: int) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """A private directory, with its parents; one that is there already is made private."""
-    missing = [path, *path.parents]
-    for directory in reversed([item for item in missing if not item.exists()]):
+    """Create a private directory and its missing parents; refuse one that is a link or another user's."""
+    for directory in reversed([item for item in (path, *path.parents) if not item.exists()]):
         with suppress(FileExistsError):
-            directory.mkdir(mode=PRIVATE_DIRECTORY)
+            make_private_directory(directory)
         sync_directory(directory.parent)
     with directory_handle(path):
         pass  # opening it checks it
+
+
+def make_private_directory(path: Path | str, within: int | None = None) -> None:
+    """Create one directory with mode 0700, also where the umask takes bits of the owner away."""
+    os.mkdir(path, PRIVATE_DIRECTORY, dir_fd=within)
+    made = os.stat(path, dir_fd=within, follow_symlinks=False)
+    if made.st_mode & PRIVATE_DIRECTORY != PRIVATE_DIRECTORY:
+        os.chmod(path, PRIVATE_DIRECTORY, dir_fd=within)
+
+
+_warned: set[str] = set()  # places that this process has spoken of
+
+
+def warn_if_open(place: Path, *more: Path) -> None:
+    """Say once, with the command that closes it, that other users have access to a store's place or its files."""
+    wide = [path.absolute() for path in (place, *more) if _mode_of(path) & OTHERS]
+    if not wide or str(place.absolute()) in _warned:
+        return
+    _warned.add(str(place.absolute()))
+    log.warning(
+        "Other users have access to %s (mode %04o). To close it, run: chmod %o %s",
+        wide[0],
+        _mode_of(wide[0]),
+        PRIVATE_DIRECTORY if place.is_dir() else PRIVATE_FILE,
+        " ".join(_quoted(str(path)) for path in wide),
+    )
+
+
+def _quoted(path: str) -> str:
+    """A path for a shell, on one line: what a terminal could not show is said by its codes."""
+    if path.isprintable():
+        return shlex.quote(path)
+    codes = (
+        one if one.isprintable() and one not in "\\'" else "".join(f"\\0{byte:03o}" for byte in os.fsencode(one))
+        for one in path
+    )
+    return f"\"$(printf '%b' '{''.join(codes)}')\""
+
+
+def _mode_of(path: Path) -> int:
+    """The mode of a file or a directory; 0 when there is none, and for a link, which has none."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+    return 0 if stat.S_ISLNK(mode) else stat.S_IMODE(mode)
 
 
 def sync_directory(path: Path) -> None:
@@ -95,17 +146,17 @@ def open_directory(path: Path | str, within: int | None = None) -> int:
             raise Refused(f"{path} is a link or not a directory; Orihon does not follow it.") from error
         raise
     try:
-        _make_private(fd, os.fstat(fd), path, PRIVATE_DIRECTORY)
+        refuse_foreign(os.fstat(fd), path)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def open_file(name: str, flags: int, within: int) -> int:
-    """A handle on a regular file of ours."""
+def open_file(name: Path | str, flags: int, within: int | None = None) -> int:
+    """A handle on a regular file of ours; with O_CREAT, a missing one is created private."""
     try:
-        fd = os.open(name, flags | _FILE, PRIVATE_FILE, dir_fd=within)
+        fd = _open_or_create(name, flags | _FILE, within)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR}:
             raise Refused(f"{name} is not a regular file; Orihon does not use it.") from error
@@ -114,17 +165,42 @@ def open_file(name: str, flags: int, within: int) -> int:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise Refused(f"{name} is not a regular file; Orihon does not use it.")  # noqa: TRY301
-        _make_private(fd, found, name, PRIVATE_FILE)
+        refuse_foreign(found, name)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _make_private(fd: int, found: os.stat_result, name: Path | str, mode: int) -> None:
-    refuse_foreign(found, name)
-    if stat.S_IMODE(found.st_mode) & ~mode:
-        os.fchmod(fd, mode)
+def create_file(name: Path | str, within: int | None = None) -> int:
+    """A handle on a new private file; one that a crash left under its name is removed first."""
+    try:
+        return _create(name, os.O_RDWR | _FILE, within)
+    except FileExistsError:
+        os.unlink(name, dir_fd=within)
+        return _create(name, os.O_RDWR | _FILE, within)
+
+
+def _open_or_create(name: Path | str, flags: int, within: int | None) -> int:
+    while True:
+        if not flags & os.O_EXCL:
+            try:
+                return os.open(name, flags & ~os.O_CREAT, dir_fd=within)
+            except FileNotFoundError:
+                if not flags & os.O_CREAT:
+                    raise
+        try:
+            return _create(name, flags, within)
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise  # else another process was faster: its file is opened
+
+
+def _create(name: Path | str, flags: int, within: int | None) -> int:
+    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, PRIVATE_FILE, dir_fd=within)
+    if os.fstat(fd).st_mode & PRIVATE_FILE != PRIVATE_FILE:  # the umask took bits of the owner away
+        os.fchmod(fd, PRIVATE_FILE)
+    return fd
 
 
 def refuse_foreign(found: os.stat_result, name: Path | str) -> None:
@@ -147,7 +223,7 @@ def replace_file(name: str, data: bytes, within: int, *, durable: bool, whole: b
     """
     temporary = f".{name}.new"
     try:
-        fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
+        fd = create_file(temporary, within)
         try:
             write_all(fd, data)
             if durable or whole:
@@ -201,10 +277,9 @@ def _overwrite(name: str, data: bytes, within: int) -> None:
     fd = open_file(name, os.O_WRONLY | os.O_CREAT, within)
     try:
         found = os.fstat(fd)
-        if found.st_nlink > 1:  # somebody's backup has it too, under a name of its own
-            os.unlink(name, dir_fd=within)
-            _overwrite(name, data, within)
-            return
+        if found.st_nlink > 1 or found.st_mode & OTHERS:  # a backup has it too, or other users can read it
+            os.close(fd)
+            fd = create_file(name, within)
         write_all(fd, data)
         if found.st_size > len(data):
             os.ftruncate(fd, len(data))
@@ -220,6 +295,19 @@ def write_all(fd: int, data: bytes) -> None:
         if not written:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view = view[written:]
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """What tells a file from every other, as long as somebody has it open."""
+    return found.st_dev, found.st_ino
+
+
+def identity_at(path: str, within: int | None = None) -> tuple[int, int] | None:
+    """The identity of the file that a path leads to; None when there is none."""
+    try:
+        return identity_of(os.stat(path, dir_fd=within, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def exists(name: str, within: int) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 from orihon.codec import MAX_LINE_BYTES, decode_line
 from orihon.errors import Corrupt
 from orihon.records import Count, Message, Seq
-from orihon.stores.files import open_file, write_all
+from orihon.stores.files import create_file, open_file, write_all
 from orihon.stores.sources import Source, lines_from
 
 _ENTRY = struct.Struct("<QQQIII4x")  # offset, seq, tokens up to and with it, length, checksum, flags
@@ -112,7 +112,7 @@ def open_index(within: int, log: Source, size: int, report: Report) -> Index:
     try:
         if catch_up(index, log, size, report):
             return index
-        new = Index(open_file(f".{NAME}.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, within))
+        new = Index(create_file(f".{NAME}.new", within))
     except BaseException:
         os.close(index.fd)
         raise

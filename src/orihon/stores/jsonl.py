@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from orihon import codec
@@ -24,7 +24,7 @@ from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, rows
 from orihon.stores.archiving import archive, cut_down, size_of
 from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
-from orihon.stores.checks import checked, checked_task, refuse_if_changed
+from orihon.stores.checks import checked, checked_query, checked_task, refuse_if_changed
 from orihon.stores.database import Database
 from orihon.stores.files import (
     directory_handle,
@@ -35,7 +35,9 @@ from orihon.stores.files import (
     open_file,
     read_file,
     sync_directory,
+    warn_if_open,
 )
+from orihon.stores.hold import Hold
 from orihon.stores.index import Index, stands
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.making import PLACES, TRASH, clear_up, forget, remove
@@ -53,11 +55,12 @@ class JsonlStore(Store):
     archives = True
 
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
-        self.base = Path(directory)
-        super().__init__(str(self.base), options)
+        super().__init__(str(Path(directory)), options)
+        self.base = Path(directory).absolute()  # also after the process has changed its directory
         self.leases: set[Lease] = set()
         with disk_errors(f"The store {self.base} cannot be opened"):
             make_directory(self.base)
+            warn_if_open(self.base)
             filesystem.check(self.base)
             for place in PLACES:
                 make_directory(self.base / place)
@@ -77,16 +80,16 @@ class JsonlStore(Store):
         checked(uuid)
         if create is None:
             return JsonlLease.take(self, uuid)
-        create = checked_task(uuid, create, self.options.known)
+        create = checked_task(uuid, create, self.funnel)
         if self.place_of(uuid) is not None:
             raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
         return JsonlLease.create(self, create, status)
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.database, query or Query())
+        return rows.find(self.database, checked_query(query or Query(), self.funnel))
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.kept_totals(self.database, query, by)
+        return rows.kept_totals(self.database, checked_query(query, self.funnel), by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
         directory = self.open_task(uuid)
@@ -158,18 +161,19 @@ class JsonlStore(Store):
                 try:
                     if fence is not None:
                         refuse_if_changed(load(self, uuid, directory)[1], fence)
-                    self._delete(uuid, self.base / f"{TRASH}{uuid}")
+                    self._delete(uuid, self.base / f"{TRASH}{uuid}", Hold(self, uuid, lock))
                 finally:
                     lock.release()
         finally:
             os.close(directory)
 
-    def _delete(self, uuid: str, gone: Path) -> None:
+    def _delete(self, uuid: str, gone: Path, hold: Hold) -> None:
         """Out of sight in one step; what a crash leaves of it is removed by whoever opens the store next."""
         place = self.path_of(uuid)
         if gone.exists():  # another one of that name, which could not be removed whole
             remove(gone)
-        place.rename(gone)
+        with hold:
+            place.rename(gone)
         if self.options.durability != "os":
             sync_directory(place.parent)
             sync_directory(self.base)
@@ -192,14 +196,13 @@ class JsonlStore(Store):
             return size_of(directory)
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.database, query)
+        return rows.count(self.database, checked_query(query, self.funnel))
 
     def close(self) -> None:
-        try:
-            for lease in list(self.leases):
-                lease.close()
-        finally:
-            self.database.close()
+        with ExitStack() as last_to_first:  # all of them, also when one fails
+            last_to_first.callback(self.database.close)
+            for lease in self.leases:
+                last_to_first.callback(lease.close)
 
     # where a task is
 
@@ -232,13 +235,13 @@ class JsonlStore(Store):
         try:
             directory = self.open_task(uuid)
         except NotFound:
-            return Problem(uuid, where, 0, reason)
+            return Problem(uuid, where, 0, reason, name)
         try:
             source = open_list(name, uuid, directory)
             if source is None:
-                return Problem(uuid, where, 0, reason)
+                return Problem(uuid, where, 0, reason, name)
             with closing(source):
-                return Problem(uuid, where, 1 + _newlines_before(source, place), reason)
+                return Problem(uuid, where, 1 + _newlines_before(source, place), reason, name)
         finally:
             os.close(directory)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,17 +14,16 @@ from orihon.errors import LeaseLost, NotWritten, OutcomeUnknown, StoreUnavailabl
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import rows
 from orihon.stores.base import LISTS, Lease
-from orihon.stores.files import disk_errors, exists, open_directory, open_file, replace_file, size_of, sync
+from orihon.stores.files import disk_errors, exists, open_file, replace_file, size_of, sync
 from orihon.stores.heartbeat import Heartbeat
+from orihon.stores.hold import Hold
 from orihon.stores.identity import me
-from orihon.stores.index import Index, entry_of, open_index
-from orihon.stores.jsonl import file_of
-from orihon.stores.listfile import ListFile
 from orihon.stores.lockfile import LockFile
 from orihon.stores.making import make, unmake
 from orihon.stores.numbers import newest
-from orihon.stores.recovery import load, settle, thaw
+from orihon.stores.recovery import load, settle
 from orihon.stores.state import KEPT, encode_handoff, write_state
+from orihon.stores.taskfiles import TaskFiles
 
 if TYPE_CHECKING:
     from orihon.stores.jsonl import JsonlStore
@@ -45,48 +42,41 @@ class JsonlLease(Lease):
     def __init__(self, store: JsonlStore, directory: int, lock: LockFile, metadata: Metadata, row: TaskRow) -> None:
         super().__init__(store, metadata, row.fence + 1)
         self._directory, self._lock_file = directory, lock
+        self._hold = Hold(store, self.uuid, lock)
+        self._files = TaskFiles(store, self.uuid, directory, self._hold)
         self._pid = os.getpid()
         self._closed = False
-        self._lists: dict[str, ListFile] = {}
         self._must_last = False  # a state that was to last may be written by half: the next one has to, then
-        self._names_changed = True  # whoever wrote here before us may have died before he synced them
-        self._folders: dict[str, int] = {}
         owner = me()
         self.row = msgspec.structs.replace(
             row, fence=self.fence, lease_owner=str(owner), process_id=owner.process_id, hostname=owner.hostname
         )
-        self._index: Index | None = None
         try:
             with disk_errors(f"Task {self.uuid} cannot be opened"):
                 self._begin()
         except BaseException:
-            self._close_files()
+            self._files.close()
             raise
         self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
         store.leases.add(self)
 
     def _begin(self) -> None:
-        there = [name for name, field in LISTS.values() if field and self._is_there(name)]
         # whoever only changes the row leaves a compressed task as it is
-        self._packed = bool(self.row.archived) or any(self._is_packed(name) for name in there)
+        self._packed = bool(self.row.archived) or any(map(self._files.is_packed, self._files.names()))
         if not self._packed:
-            self._open_lists(there)
+            with self._hold:  # a torn tail is cut off, and nobody may write behind it meanwhile
+                self._files.open_all()
         self._lock_file.say(self.fence)
         # what the last holder left must last, before we write states that need not
         self._save({"fence": self.fence}, lasting=self.fence > 1 or not exists(KEPT, self._directory), whole_row=True)
-
-    def _open_lists(self, names: list[str]) -> None:
-        for name in names:
-            self._open(name)
-        if "messages" in self._lists:
-            self._open_index()
 
     def _unpack(self) -> None:
         """Somebody wants to write what retention had compressed; the state first, so that it is compressed again."""
         if self._packed:
             with disk_errors(f"Task {self.uuid} cannot be unpacked"):
                 self._save({"archived": "", "packed_bytes": None}, lasting=False)
-                self._open_lists([name for name, field in LISTS.values() if field and self._is_there(name)])
+                with self._hold:
+                    self._files.open_all()
             self._packed = False
 
     @classmethod
@@ -110,7 +100,7 @@ class JsonlLease(Lease):
             os.close(directory)
             raise
         try:
-            with disk_errors(f"Task {uuid} cannot be opened"):
+            with disk_errors(f"Task {uuid} cannot be opened"), Hold(store, uuid, lock):
                 metadata, row = load(store, uuid, directory)
                 settle(store, uuid, row)
             return cls(store, directory, lock, metadata, row)
@@ -124,39 +114,42 @@ class JsonlLease(Lease):
     def last(self, kind: type[Record]) -> int:
         if self._packed:
             return newest(self.store, self.uuid, kind)
-        list_file = self._lists.get(LISTS[kind][0])
+        list_file = self._files.lists.get(LISTS[kind][0])
         return list_file.last if list_file is not None else 0
 
     def append(self, record: Record) -> int:
         self._check()  # before the lock, which a forked child may find locked for ever
         with self.lock:
             self._unpack()
-            list_file = self._lists.get(LISTS.get(type(record), ("", ""))[0])
-            if list_file is not None and list_file.doubtful:
-                list_file.look_again()
+            self._files.look_again(LISTS.get(type(record), ("", ""))[0])
             return super().append(record)
+
+    def number_of(self, key: str) -> int | None:
+        found = super().number_of(key)
+        if found is not None:
+            self._files.check()  # it is acknowledged once more
+        return found
 
     def write(self, name: str, number: int, line: bytes, record: Record) -> None:
         self._unpack()
-        list_file = self._lists.get(name) or self._open(name)
-        offset = list_file.append(line, number)
+        with self._hold:
+            list_file = self._files.lists.get(name) or self._files.open(name)
+            offset = list_file.append(line, number)
+            self._files.check_list(name)  # last: the file that readers find has the line
         if isinstance(record, Message):
-            index = self._index
-            if index is None or max(index.last.end, 0) != offset:  # it has missed something
-                self._open_index()
-            else:
-                index.add(entry_of(line[:-1], offset, number, index.last.tokens + record.tokens))
+            self._files.index_message(line, offset, record)
         if self.store.options.durability == "message":
             self.sync()
 
     def put(self, data: bytes) -> Blob:
         self._check()
-        with self.lock, disk_errors("A blob cannot be kept"):
-            sha256 = hashlib.sha256(data).hexdigest()
-            folder = self._folder("blobs")
+        sha256 = hashlib.sha256(data).hexdigest()
+        with self.lock, disk_errors("A blob cannot be kept"), self._hold:
+            folder = self._files.folder("blobs")
             if size_of(sha256, folder) != len(data):  # a power cut may have left an empty one
-                self._names_changed = True
+                self._files.names_changed = True
                 replace_file(sha256, data, folder, durable=self._durable)
+            self._files.check_folder("blobs")
             return Blob(sha256=sha256, size_bytes=len(data))
 
     def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
@@ -171,16 +164,8 @@ class JsonlLease(Lease):
     def sync(self) -> None:
         self._check()
         with self.lock:
-            if self._durable:
-                for list_file in self._lists.values():
-                    list_file.begin_sync()
-                for list_file in self._lists.values():
-                    list_file.sync()
-                if self._names_changed:
-                    self._sync_names()
-            if self._index is not None:
-                with suppress(OSError):  # an index that cannot be written is caught up on the next open
-                    self._index.flush()
+            self._files.sync()
+            self._files.check()
 
     def _sync_state(self) -> None:
         if self._state_lasts or not self._durable:
@@ -194,14 +179,6 @@ class JsonlLease(Lease):
         except OSError as error:
             raise OutcomeUnknown(f"The state of {self.uuid} could not be synced: {error.strerror}.") from error
 
-    def _sync_names(self) -> None:
-        try:
-            for folder in (*self._folders.values(), self._directory):
-                sync(folder)
-        except OSError as error:
-            raise OutcomeUnknown(f"The directory of {self.uuid} could not be synced: {error.strerror}.") from error
-        self._names_changed = False
-
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return  # a forked child has nothing to give back: lock and row are its parent's
@@ -210,9 +187,10 @@ class JsonlLease(Lease):
             if self._closed:
                 return
             try:
-                self._sync_state()
-                self._names_changed = True  # the state was put in its place by name
-                self.sync()
+                if not self.lost:
+                    self._sync_state()
+                    self._files.names_changed = True  # the state was put in its place by name
+                    self.sync()
             finally:
                 self._closed = True
                 self.store.leases.discard(self)
@@ -227,7 +205,11 @@ class JsonlLease(Lease):
     @property
     def tokens(self) -> int:
         """The tokens of the whole log."""
-        return self._index.last.tokens if self._index is not None else 0
+        return self._files.index.last.tokens if self._files.index is not None else 0
+
+    @property
+    def lost(self) -> bool:
+        return self._hold.lost
 
     def _check(self) -> None:
         if self._closed:
@@ -239,7 +221,11 @@ class JsonlLease(Lease):
         self, changes: dict[str, Any], add: dict[str, int] | None = None, *, lasting: bool, whole_row: bool = False
     ) -> None:
         """State, directory, row: in this order, so that a crash between two of them can be finished."""
-        sums = {name: getattr(self.row, name) + more for name, more in (add or {}).items()}
+        with self._hold:
+            self._save_held(changes, add or {}, lasting=lasting, whole_row=whole_row)
+
+    def _save_held(self, changes: dict[str, Any], add: dict[str, int], *, lasting: bool, whole_row: bool) -> None:
+        sums = {name: getattr(self.row, name) + more for name, more in add.items()}
         changes = {"updated_at": codec.now()} | changes | sums
         row = msgspec.structs.replace(self.row, **changes)
         if row.handoff is not None and (whole_row or not changes.keys().isdisjoint(HANDOFF)):
@@ -267,89 +253,26 @@ class JsonlLease(Lease):
 
     def _beat(self) -> None:
         with self.lock:
-            if not self._closed:
-                self._lock_file.say(self.fence)
-                self._write_row(msgspec.structs.replace(self.row, heartbeat_at=codec.now()), ("heartbeat_at",))
+            if self._closed or self.lost:
+                return
+            try:
+                with self._hold:
+                    self._lock_file.say(self.fence)
+                    self._write_row(msgspec.structs.replace(self.row, heartbeat_at=codec.now()), ("heartbeat_at",))
+            except LeaseLost as error:
+                log.warning("[uuid:%s] %s", self.uuid[:8], error)
 
     def _let_go(self) -> None:
-        self._close_files()
+        self._files.close()
         free = msgspec.structs.replace(self.row, lease_owner=None, heartbeat_at=None)
         try:
-            self._write_row(free, ("lease_owner", "heartbeat_at"))
-        except (NotWritten, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts
+            if not self.lost:
+                with self._hold:
+                    self._write_row(free, ("lease_owner", "heartbeat_at"))
+        except LeaseLost as error:  # at this very moment
+            log.warning("[uuid:%s] %s", self.uuid[:8], error)
+        except (NotWritten, OSError, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts
             log.warning("[uuid:%s] The row still names us as the writer: %s", self.uuid[:8], error)
         finally:
             self._lock_file.release()
             os.close(self._directory)
-
-    def _close_files(self) -> None:
-        for list_file in self._lists.values():
-            list_file.close()
-        self._close_index()
-        for folder in self._folders.values():
-            os.close(folder)
-
-    def _close_index(self) -> None:
-        if self._index is not None:
-            os.close(self._index.fd)
-            self._index = None
-
-    # opening lists
-
-    def _place(self, name: str) -> tuple[str, str]:
-        folder, _, file = file_of(name, self.uuid).rpartition("/")
-        return folder, file
-
-    def _is_there(self, name: str) -> bool:
-        folder, file = self._place(name)
-        if folder and not exists(folder, self._directory):
-            return False
-        within = self._folder(folder)
-        return exists(file, within) or exists(f"{file}.gz", within)
-
-    def _is_packed(self, name: str) -> bool:
-        folder, file = self._place(name)
-        return not exists(file, self._folder(folder))
-
-    def _folder(self, name: str) -> int:
-        """A handle on a directory inside the task's, made when it is first needed."""
-        if not name:
-            return self._directory
-        if name not in self._folders:
-            if not exists(name, self._directory):
-                os.mkdir(name, 0o700, dir_fd=self._directory)
-                if self._durable:  # a line must not be there before the directory of what it names
-                    sync(self._directory)
-            self._folders[name] = open_directory(name, self._directory)
-        return self._folders[name]
-
-    def _open(self, name: str) -> ListFile:
-        folder, file = self._place(name)
-        kind = next(kind for kind, (title, _) in LISTS.items() if title == name)
-        with disk_errors(f"{file} cannot be opened"):
-            within = self._folder(folder)
-            thaw(file, within)
-            list_file = ListFile(file, kind, within, self._reporter(name))
-        self._names_changed = self._names_changed or list_file.created
-        self._lists[name] = list_file
-        return list_file
-
-    def _open_index(self) -> None:
-        """The index of the log, caught up; without one everything works, only slower."""
-        self._close_index()
-        log_file = self._lists["messages"]
-        report = self._reporter("messages")
-        try:
-            self._index = open_index(
-                self._directory, log_file.source, log_file.size, lambda offset, why: report(log_file.name, offset, why)
-            )
-        except OSError as error:
-            log.warning("[uuid:%s] messages.idx cannot be written: %s", self.uuid[:8], error)
-        else:
-            log_file.last = max(log_file.last, self._index.last.seq)
-
-    def _reporter(self, name: str) -> Callable[[str, int, str], None]:
-        def report(file: str, offset: int, reason: str) -> None:  # noqa: ARG001
-            self.store.report(self.store.problem(self.uuid, name, offset, reason))
-
-        return report

@@ -16,7 +16,7 @@ from orihon import codec
 from orihon.errors import Corrupt, NotWritten, OutcomeUnknown
 from orihon.records import Record
 from orihon.stores.base import LISTS
-from orihon.stores.files import begin_sync, exists, open_file, sync, write_all
+from orihon.stores.files import begin_sync, exists, identity_of, open_file, sync, write_all
 from orihon.stores.sources import PlainSource, lines_from, start_of_last, whole_size
 
 Report = Callable[[str, int, str], None]  # a file, an offset in it, and what is wrong there
@@ -31,6 +31,7 @@ class ListFile:
         self._within, self._report = within, report
         self.created = not exists(name, within)
         self.fd = open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT, within)
+        self.identity = identity_of(os.fstat(self.fd))
         self.synced, self._unsynced = 0, True  # whoever wrote it before us may have died before he synced it
         self.doubtful = False
         try:

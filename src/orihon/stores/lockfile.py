@@ -3,6 +3,10 @@
 The kernel frees the lock the moment its holder dies, so there is no waiting for a time-out and no guessing whether a
 process is alive. The handle is closed on exec, and in a child that was forked, so that no child keeps the lock of its
 parent. The file is removed when the lease is given back; whoever opened it just before notices and looks again.
+
+A person or a cleaner can remove the file under its holder, and then another process can lock a new one. So the lock
+changes hands, and a holder looks for its file and writes, only inside the guard: a second flock, on the directory, held
+for as long as one write takes. A holder that finds its file in place writes before any other process takes the task.
 """
 
 from __future__ import annotations
@@ -11,19 +15,24 @@ import errno
 import fcntl
 import logging
 import os
+import time
 import weakref
 
 import msgspec
 
 from orihon import codec
-from orihon.errors import LeaseHeld, NotFound
-from orihon.stores.files import open_file
+from orihon.coerce import decode_json
+from orihon.errors import LeaseHeld, NotFound, StoreUnavailable
+from orihon.stores.files import identity_at, identity_of, open_file
 from orihon.stores.identity import me
 
 log = logging.getLogger("orihon")
 
 NAME = ".lock"
 SAID_BYTES = 512
+# a guard is held for one write; only a process that was stopped in the middle holds it longer
+TAKING_SECONDS, WRITING_SECONDS = 10, 90
+LOOK_SECONDS = 0.001
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,40 +45,74 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     fence: int = 0
 
 
+class Guard:
+    """`with guard:` lets one process at a time write in a directory or take its lock.
+
+    It is not a generator, which a signal can leave behind: forgotten later, it would unlock whatever has the number of
+    its handle by then. A guard that Ctrl-C left locked is unlocked by the next block, or when the handle is closed.
+    """
+
+    def __init__(self, within: int) -> None:
+        self._directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=within)
+        self.patience_seconds = TAKING_SECONDS
+
+    def __enter__(self) -> None:
+        self.lock()
+
+    def __exit__(self, *_: object) -> None:
+        self.unlock()
+
+    def lock(self) -> None:
+        """Wait until no other process is inside."""
+        give_up = 0.0
+        while True:
+            try:
+                fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                give_up = give_up or time.monotonic() + self.patience_seconds
+                if time.monotonic() > give_up:
+                    raise StoreUnavailable("Another process is in the middle of a write and does not go on.") from None
+                time.sleep(LOOK_SECONDS)
+            else:
+                return
+
+    def unlock(self) -> None:
+        """Let the next one in."""
+        fcntl.flock(self._directory, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the handle."""
+        os.close(self._directory)
+
+
 class LockFile:
     """A lock that is held."""
 
-    def __init__(self, fd: int, within: int) -> None:
-        self.fd, self._within = fd, within
+    def __init__(self, fd: int, within: int, guard: Guard) -> None:
+        self.fd, self._within, self.guard = fd, within, guard
+        self.guard.patience_seconds = WRITING_SECONDS
+        self._identity = identity_of(os.fstat(fd))
         self._acquired_at = codec.now()
         _held.add(self)
 
     @classmethod
     def take(cls, uuid: str, within: int) -> LockFile:
         """The lock of the task in this directory; LeaseHeld says who has it."""
-        while True:
-            try:
-                fd = open_file(NAME, os.O_RDWR | os.O_CREAT, within)
-            except FileNotFoundError:  # the directory itself was removed
-                raise NotFound(kind="task", id=uuid) from None
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                given_back = not _is_still_there(fd, within)
-                os.close(fd)
-                if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                    raise
-                if given_back:
-                    continue
-                raise held(uuid, within) from None
-            if _is_still_there(fd, within):
-                return cls._announced(fd, within)
-            os.close(fd)
+        try:
+            guard = Guard(within)
+        except FileNotFoundError:  # the directory itself was removed
+            raise NotFound(kind="task", id=uuid) from None
+        try:
+            fd = _locked_inside(guard, uuid, within)
+        except BaseException:
+            guard.close()
+            raise
+        return cls._announced(fd, within, guard)
 
     @classmethod
-    def _announced(cls, fd: int, within: int) -> LockFile:
+    def _announced(cls, fd: int, within: int, guard: Guard) -> LockFile:
         """The name of a dead holder must not stand there while we open what is ours."""
-        lock = cls(fd, within)
+        lock = cls(fd, within, guard)
         try:
             lock.say(fence=0)
         except OSError as error:  # a full disk; the lock holds without words
@@ -89,13 +132,17 @@ class LockFile:
         # one write of fixed length, so that a reader never sees the end of an older text behind a newer one
         os.pwrite(self.fd, msgspec.json.encode(holder).ljust(SAID_BYTES - 1) + b"\n", 0)
 
+    def is_at(self, path: str) -> bool:
+        """Whether a path leads to the file that we locked."""
+        return identity_at(path) == self._identity
+
     def release(self) -> None:
-        """Give the lock back."""
+        """Give the lock back; a file that another process has locked since is left alone."""
         try:
-            os.unlink(NAME, dir_fd=self._within)
-        except FileNotFoundError:
-            pass  # the task was deleted
-        except OSError as error:  # without a lock on it the file says nothing
+            with self.guard:
+                if _is_still_there(self.fd, self._within):
+                    os.unlink(NAME, dir_fd=self._within)
+        except (OSError, StoreUnavailable) as error:  # without a lock on it the file says nothing
             log.warning("%s cannot be removed: %s", NAME, error)
         finally:
             self.forget()
@@ -104,6 +151,7 @@ class LockFile:
         """Close the handle; in a forked child this leaves the parent's lock alone."""
         _held.discard(self)
         os.close(self.fd)
+        self.guard.close()
 
 
 def read(within: int) -> Holder | None:
@@ -113,7 +161,7 @@ def read(within: int) -> Holder | None:
     except FileNotFoundError:  # it was given back
         return None
     try:
-        return msgspec.json.decode(os.read(fd, 4096), type=Holder)
+        return decode_json(os.read(fd, 4096), type=Holder)
     except ValueError:
         return None
     finally:
@@ -129,12 +177,42 @@ def held(uuid: str, within: int) -> LeaseHeld:
     return LeaseHeld(f"Task {uuid} is held by {owner} since {holder.acquired_at}.", owner=owner)
 
 
+def _locked_inside(guard: Guard, uuid: str, within: int) -> int:
+    """A handle on the lock file, locked; LeaseHeld says who has it."""
+    try:
+        with guard:
+            fd = _locked(within)
+    except FileNotFoundError:
+        raise NotFound(kind="task", id=uuid) from None
+    except StoreUnavailable:
+        fd = None
+    if fd is None:
+        raise held(uuid, within)
+    return fd
+
+
+def _locked(within: int) -> int | None:
+    """A handle on the lock file of a directory, with the lock on it; None when another process has it."""
+    while True:
+        fd = open_file(NAME, os.O_RDWR | os.O_CREAT, within)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            given_back = not _is_still_there(fd, within)
+            os.close(fd)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            if not given_back:
+                return None
+        else:
+            if _is_still_there(fd, within):
+                return fd
+            os.close(fd)
+
+
 def _is_still_there(fd: int, within: int) -> bool:
     """Whether the file that we locked is the one that others will look at."""
-    try:
-        return os.fstat(fd).st_ino == os.stat(NAME, dir_fd=within, follow_symlinks=False).st_ino
-    except FileNotFoundError:
-        return False
+    return identity_of(os.fstat(fd)) == identity_at(NAME, within)
 
 
 _held: weakref.WeakSet[LockFile] = weakref.WeakSet()

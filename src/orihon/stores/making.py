@@ -15,10 +15,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orihon.errors import Conflict, LeaseHeld, NotFound, OrihonError, OutcomeUnknown
+from orihon.errors import Conflict, LeaseHeld, NotFound, OrihonError, OutcomeUnknown, StoreUnavailable
 from orihon.records import Metadata, Status, TaskRow
-from orihon.stores.files import directory_handle, disk_errors, open_directory, replace_file, sync_directory
-from orihon.stores.lockfile import LockFile
+from orihon.stores.files import (
+    directory_handle,
+    disk_errors,
+    make_private_directory,
+    open_directory,
+    replace_file,
+    sync_directory,
+)
+from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.newrow import first_row
 from orihon.stores.state import DIRECTORIES, encode_metadata, write_state
 
@@ -53,7 +60,7 @@ def _hidden(path: Path, uuid: str) -> tuple[int, LockFile]:
     """A directory of ours; somebody who clears up may take it for a leftover until we hold its lock."""
     for _ in range(TRIES):
         with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+            make_private_directory(path)
         try:
             directory = open_directory(path)
         except FileNotFoundError:
@@ -87,16 +94,22 @@ def _show(store: JsonlStore, hidden: Path, place: Path) -> None:
 
 
 def unmake(store: JsonlStore, uuid: str, directory: int, lock: LockFile) -> None:
-    """Take back a task that nobody was told of; if not even that works, say that it may be there."""
+    """Remove a task whose creation failed; raise OutcomeUnknown if it may still be there.
+
+    A directory whose lock is no longer ours stays, because another process may have taken it and written to it.
+    """
     try:
-        for path in (store.base / f"{NEW}{uuid}", *(store.base / place / uuid for place in PLACES)):
-            if path.exists() and os.path.samestat(path.lstat(), os.fstat(directory)):
-                shutil.rmtree(path)
+        with lock.guard:
+            for path in (store.base / f"{NEW}{uuid}", *(store.base / place / uuid for place in PLACES)):
+                if lock.is_at(f"{path}/{NAME}"):
+                    shutil.rmtree(path)
         if store.place_of(uuid) is None:  # or somebody else made a task of that name meanwhile
             with suppress(OrihonError):  # a row that is left is reported as one without a directory
                 forget(store, uuid)
     except OSError as error:
         raise OutcomeUnknown(f"Task {uuid} was half made and cannot be removed: {error.strerror}.") from error
+    except StoreUnavailable as error:  # another process is in the middle of a write
+        raise OutcomeUnknown(f"Task {uuid} was half made and cannot be removed: {error}") from error
     finally:
         lock.release()
         os.close(directory)

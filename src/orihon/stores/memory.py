@@ -17,7 +17,7 @@ from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
 from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store
-from orihon.stores.checks import checked_task, refuse_if_changed
+from orihon.stores.checks import checked_query, checked_task, refuse_if_changed
 from orihon.stores.identity import me
 from orihon.stores.newrow import first_row
 from orihon.stores.totals import seconds_of
@@ -48,7 +48,7 @@ class MemoryStore(Store):
             if create is not None:
                 if uuid in self.tasks:
                     raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-                create = checked_task(uuid, create, self.options.known)
+                create = checked_task(uuid, create, self.funnel)
                 self.tasks[uuid] = _Task(create, first_row(create, status, fence=0))
             task = self._task(uuid)
             if task.holder is not None:
@@ -58,7 +58,7 @@ class MemoryStore(Store):
             return task.holder
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        query = query or Query()
+        query = checked_query(query or Query(), self.funnel)
         with self.guard:
             rows = [task.row for task in self.tasks.values() if _matches(task.row, query)]
         rows.sort(key=lambda row: (_rank(row, query.order), row.created_at, row.uuid), reverse=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from typing import Any
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, StoreError
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import postgres_sweeping, rows
-from orihon.stores.base import Lease, Options, Query, Store
-from orihon.stores.checks import checked, checked_task, refuse_if_changed
-from orihon.stores.fenced import TABLES, held, holder_of, new_holder
+from orihon.stores.base import Lease, Options, Query
+from orihon.stores.checks import checked, checked_query, checked_task, refuse_if_changed
+from orihon.stores.fenced import TABLES, FencedStore, held, holder_of, new_holder
 from orihon.stores.home import data_home
+from orihon.stores.maskkey import shared_key
 from orihon.stores.migrations import require_schema
 from orihon.stores.newrow import first_row
 from orihon.stores.postgres_queue import AGO, NOW, PostgresQueue, died_here
@@ -72,7 +74,7 @@ OWN_TABLES = ("tasks", "blobs", *(table for table, _ in TABLES.values()))
 NO_NUMBER = 2**63 - 1
 
 
-class PostgresStore(Store):
+class PostgresStore(FencedStore):
     """Tasks in one PostgreSQL database."""
 
     leases_expire = True
@@ -97,7 +99,7 @@ class PostgresStore(Store):
         checked(uuid)
         owner = msgspec.json.encode(new_holder()).decode()
         if create is not None:
-            self._create(checked_task(uuid, create, self.options.known), status, owner)
+            self._create(checked_task(uuid, create, self.funnel), status, owner)
         else:
             self._take(uuid, owner)
         found = self._taken(uuid, owner)
@@ -122,13 +124,13 @@ class PostgresStore(Store):
         return self._queue
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.reader, _cleaned(query or Query()))
+        return rows.find(self.reader, _cleaned(checked_query(query or Query(), self.funnel)))
 
     def row(self, uuid: str) -> TaskRow:
         found = self.server.all(f"SELECT {rows.SELECTED} FROM tasks WHERE uuid = %s", checked(uuid))
         if not found:
             raise NotFound(kind="task", id=uuid)
-        return rows.row_of(found[0])
+        return rows.usable_row(found[0])
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
         table, number = TABLES[name]
@@ -169,10 +171,10 @@ class PostgresStore(Store):
         (postgres_sweeping.fall if stub else postgres_sweeping.go)(self.server, uuid, owner)
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.totals(self.reader, _cleaned(query), by)
+        return rows.totals(self.reader, _cleaned(checked_query(query, self.funnel)), by)
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.reader, _cleaned(query))
+        return rows.count(self.reader, _cleaned(checked_query(query, self.funnel)))
 
     def disk_bytes(self) -> int:
         ((size_bytes,),) = self.server.all(DISK, list(OWN_TABLES))
@@ -183,17 +185,27 @@ class PostgresStore(Store):
         place = hashlib.sha256(f"{self.url} {self.server.role}".encode()).hexdigest()[:16]
         return data_home() / "stores" / place / name
 
+    def mask_key(self) -> bytes:
+        return shared_key(self.server)
+
     def tidy(self) -> int:
         postgres_sweeping.finish(self.server)
         return 0
 
     def close(self) -> None:
+        with ExitStack() as last_to_first:  # all of them, also when one fails
+            last_to_first.callback(self.server.close)
+            last_to_first.callback(self._queue.close)
+            for lease in self.leases:
+                last_to_first.callback(self._close_lease, lease)
+
+    def _close_lease(self, lease: Lease) -> None:
+        """Give a lease back; after the first that cannot be, the others do not wait for the server as well."""
         try:
-            for lease in list(self.leases):
-                lease.close()
-        finally:
-            self._queue.close()
-            self.server.close()
+            lease.close()
+        except StoreError:
+            self.server.hurry()
+            raise
 
     def _create(self, metadata: Metadata, status: Status, owner: str) -> None:
         row = msgspec.structs.replace(first_row(metadata, status, fence=1), lease_owner=owner)

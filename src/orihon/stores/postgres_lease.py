@@ -169,7 +169,7 @@ class PostgresLease(FencedLease):
             if not found:
                 self._lose()
             self.revision = revision + 1
-            return rows.row_of(found[0])
+            return rows.usable_row(found[0])
 
     def _known_revision(self) -> int:
         if self.revision is None:
@@ -191,4 +191,3 @@ class PostgresLease(FencedLease):
 
     def release(self) -> None:
         self.store.server.change(RELEASE, *self._mine)
-        self.store.leases.discard(self)

@@ -76,14 +76,14 @@ class PostgresQueue(Queue):
         self._listen_again_at = 0.0
 
     def waiting(self) -> Iterator[TaskRow]:
-        return map(rows.row_of, self.store.server.all(WAITING))
+        return map(rows.usable_row, self.store.server.all(WAITING))
 
     def abandoned(self) -> Iterator[TaskRow]:
         # those of other machines by their silence, those of this one also by a look at the process
         here = f'%"boot_id":"{me().boot_id}"%'
         found = self.store.server.all(ABANDONED, self.store.options.expiry_seconds, here)
         for *values, silent in found:
-            row = rows.row_of(tuple(values))
+            row = rows.usable_row(tuple(values))
             if silent or died_here(row.uuid, row.lease_owner or ""):
                 yield row
 

@@ -17,6 +17,7 @@ USE = "GRANT USAGE ON SCHEMA {schema} TO {role}"
 READ = "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"
 WORK = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}"
 ONLY_ADDS = "REVOKE ALL ON audit FROM {role}"  # as everybody does
+HIDDEN = "REVOKE ALL ON mask_key FROM {role}"  # whoever reads has no id to mask
 FORGET = "DROP POLICY IF EXISTS {role} ON {table}"
 SHOW_ALL = "CREATE POLICY {role} ON {table} TO {role} USING (true)"
 SHOW_ONE = 'CREATE POLICY {role} ON tasks TO {role} USING ("user" = {user})'
@@ -37,5 +38,5 @@ def grant(connection: Connection, role: str, user: str | None) -> None:
         for table in ("tasks", "blobs", *(table for table, _ in TABLES.values())):
             for statement in (FORGET, SHOW_ALL) if user is None else (FORGET,):
                 connection.execute(sql.SQL(statement).format(table=sql.Identifier(table), **names))
-        for statement in (REVOKE, USE, *((WORK,) if user is None else (READ, SHOW_ONE)), ONLY_ADDS):
+        for statement in (REVOKE, USE, *((WORK,) if user is None else (READ, HIDDEN, SHOW_ONE)), ONLY_ADDS):
             connection.execute(sql.SQL(statement).format(**names))

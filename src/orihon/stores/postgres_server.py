@@ -17,6 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -110,6 +111,10 @@ class Server:
             time.sleep(pause)
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
+    def hurry(self) -> None:
+        """Wait for a server that is away no longer: whoever closes a store has waited for it once."""
+        self.patience_seconds = 0
+
     def close(self) -> None:
         """Let go of all connections."""
         if self._process_id == os.getpid():  # a child has nothing to give back
@@ -129,6 +134,7 @@ class Server:
             connection.close()
 
     def _give_back(self, connection: Connection) -> None:
+        _end_statement(connection)
         healthy = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
         with self._lock:
             if healthy and not self._closed and len(self._idle) < KEPT:
@@ -144,6 +150,16 @@ class Server:
             )
         if self._closed:
             raise StoreUnavailable(f"The store {self.shown} is closed.", hint="Open it again.", retryable=False)
+
+
+def _end_statement(connection: Connection) -> None:
+    """Cancel a statement that Ctrl-C left running and wait for its end, so that it cannot commit later."""
+    if connection.closed or connection.info.transaction_status is not TransactionStatus.ACTIVE:
+        return
+    with suppress(psycopg.Error):
+        connection.pgconn.get_cancel().cancel()
+        while connection.pgconn.get_result() is not None:
+            pass
 
 
 def place_of(url: str) -> tuple[dict[str, Any], str]:

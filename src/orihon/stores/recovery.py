@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orihon import codec
+from orihon.coerce import decode_json
 from orihon.errors import Corrupt, LeaseHeld, NotFound, OrihonError
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import rows
 from orihon.stores.base import Problem, Query
 from orihon.stores.files import (
+    create_file,
     directory_handle,
     disk_errors,
     exists,
@@ -29,6 +31,7 @@ from orihon.stores.files import (
     sync_directory,
     write_all,
 )
+from orihon.stores.hold import Hold
 from orihon.stores.lockfile import NAME, LockFile
 from orihon.stores.sources import BLOCK_BYTES, open_gzip
 from orihon.stores.state import DIRECTORIES, KEPT, decode_row, row_left
@@ -80,7 +83,7 @@ def _state_of(store: JsonlStore, uuid: str) -> tuple[str, str] | None:
     """Status and time of the last change as the files say them; None when they say nothing, or stand at odds."""
     try:
         with directory_handle(store.path_of(uuid)) as directory:
-            state = msgspec.json.decode(read_file("state.json", directory), type=_State)
+            state = decode_json(read_file("state.json", directory), type=_State)
     except (OrihonError, OSError, ValueError):
         return None  # `recover` finds out what it is, and says so
     return (state.status, state.updated_at) if DIRECTORIES.get(state.status) == store.place_of(uuid) else None
@@ -109,12 +112,13 @@ def recover(store: JsonlStore, uuid: str) -> None:
             store.report(Problem(uuid, NAME, 0, str(error)))
         return
     try:
-        if not exists("metadata.json", directory):
-            _discard(store, uuid, directory)
-            return
-        _, row = load(store, uuid, directory)
-        settle(store, uuid, row)
-        store.database.write(lambda connection: rows.insert(connection, row))
+        with Hold(store, uuid, lock):
+            if not exists("metadata.json", directory):
+                _discard(store, uuid, directory)
+                return
+            _, row = load(store, uuid, directory)
+            settle(store, uuid, row)
+            store.database.write(lambda connection: rows.insert(connection, row))
     except (OrihonError, OSError) as error:  # one broken task must not keep the others from being used
         store.report(Problem(uuid, "metadata.json", 0, str(error)))
     finally:
@@ -129,7 +133,8 @@ def load(store: JsonlStore, uuid: str, directory: int) -> tuple[Metadata, TaskRo
         return metadata, decode_row(metadata, read_file("state.json", directory))
     except (Corrupt, FileNotFoundError) as error:
         store.report(Problem(uuid, "state.json", 0, f"{error}; it is written again from what is left"))
-    known = next(rows.find(store.database, Query(uuid=uuid, limit=1)), None)
+    # a query finds all ids that begin so, and another task's row must never stand in
+    known = next((row for row in rows.find(store.database, Query(uuid=uuid)) if row.uuid == uuid), None)
     kept = read_file(KEPT, directory) if exists(KEPT, directory) else b""
     return metadata, row_left(metadata, store.place_of(uuid) or "", kept=kept, known=known)
 
@@ -151,7 +156,7 @@ def thaw(name: str, within: int) -> None:
     if exists(name, within) or not exists(packed, within):
         return
     source = open_gzip(open_file(packed, os.O_RDONLY, within))
-    fd = open_file(f".{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, within)
+    fd = create_file(f".{name}.new", within)
     try:
         for place in range(0, source.size, BLOCK_BYTES):
             write_all(fd, source.read_at(place, BLOCK_BYTES))

@@ -1,4 +1,4 @@
-"""A little room that is kept for a bad day: on a full disk even a deletion needs some, to be written down."""
+"""A little room that is kept for a full disk: to delete a task, to pause one or to give a lease back takes some."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from orihon.stores.files import Refused, open_file
+
 RESERVE_BYTES = 512 * 1024
+STEP_BYTES = 16 * 1024
 
 
-def keep(path: Path) -> None:
-    """Take the room, if there is any; a disk that is full already has none to keep."""
-    with suppress(OSError):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def keep(path: Path, *, part: bool = False) -> None:
+    """Take the room, if there is enough, or a part of it; a disk that is full already has none to keep."""
+    with suppress(OSError, Refused):
+        fd = open_file(path, os.O_RDWR | os.O_CREAT)
         try:
-            os.fchmod(fd, 0o600)
-            if hasattr(os, "posix_fallocate"):  # macOS has none, and keeps nothing
-                os.posix_fallocate(fd, 0, RESERVE_BYTES)
+            _fill(fd, STEP_BYTES if part else RESERVE_BYTES)
         finally:
             os.close(fd)
+
+
+def _fill(fd: int, least_bytes: int) -> None:
+    most = RESERVE_BYTES if hasattr(os, "posix_fallocate") else 0  # macOS has none, and keeps nothing
+    for size in range(most, least_bytes - 1, -STEP_BYTES):
+        with suppress(OSError):
+            os.posix_fallocate(fd, 0, size)
+            return
 
 
 def give(path: Path) -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 
+from orihon.errors import Corrupt, UsageError
 from orihon.records import TaskRow
 from orihon.stores import sums
 from orihon.stores.base import Query
+from orihon.stores.checks import checked
 from orihon.stores.totals import By, Totals
+
+log = logging.getLogger("orihon")
 
 PAGE = 500
 DAY_BEGINS, DAY_ENDS = "T00:00:00.000000Z", "T23:59:59.999999Z"
@@ -29,6 +34,9 @@ ORDERS = {
 ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
 _KNOWN = frozenset(COLUMNS)
+_NEEDED = ("uuid", "task_source", "task_type", "task_id", "task_key", "status", "created_at")
+_OPTIONAL = _KNOWN - set(_NEEDED)
+_SAMPLE = dict.fromkeys(_NEEDED, "x") | {"status": "running"}
 
 
 class Reader(Protocol):
@@ -80,7 +88,7 @@ def update(
 def get(connection: sqlite3.Connection, uuid: str) -> TaskRow:
     """The row of a task, as the transaction sees it."""
     statement = f"SELECT {', '.join(COLUMNS)} FROM tasks WHERE uuid = ?"  # noqa: S608 - the names come from the struct
-    return row_of(connection.execute(statement, (uuid,)).fetchone())
+    return usable_row(connection.execute(statement, (uuid,)).fetchone())
 
 
 def find(database: Reader, query: Query) -> Iterator[TaskRow]:
@@ -136,7 +144,7 @@ def _largest(database: Reader, query: Query) -> Iterator[TaskRow]:
     for offset in range(query.offset, end, PAGE):
         statement = f"SELECT {SELECTED} FROM tasks WHERE uuid IN ({chosen}) {order}"  # noqa: S608
         found = database.all(statement, *values, min(PAGE, end - offset), offset)
-        yield from map(row_of, found)
+        yield from _readable(found)
         if len(found) < PAGE:
             return
 
@@ -152,15 +160,14 @@ def _newest(database: Reader, query: Query) -> Iterator[TaskRow]:
             "ORDER BY created_at DESC, uuid DESC LIMIT ? OFFSET ?",
             *(*values, min(PAGE, left), offset),
         )
-        yield from map(row_of, found)
+        yield from _readable(found)
         if len(found) < PAGE:
             return
         left, offset = left - PAGE, 0
         # the next page starts behind the last row, not at a count, because rows may have come in meanwhile
-        last = row_of(found[-1])
         conditions, values = _conditions(database, query)
         conditions.append("(created_at, uuid) < (?, ?)")
-        values += [last.created_at, last.uuid]
+        values += [found[-1][COLUMNS.index("created_at")], found[-1][COLUMNS.index("uuid")]]
 
 
 def count(database: Reader, query: Query) -> tuple[int, int]:
@@ -173,9 +180,49 @@ def count(database: Reader, query: Query) -> tuple[int, int]:
 
 
 def row_of(values: tuple[Any, ...]) -> TaskRow:
-    """A row as the database gives it."""
-    fields = dict(zip(COLUMNS, values, strict=True))
-    return msgspec.convert({name: value for name, value in fields.items() if value is not None}, TaskRow, strict=False)
+    """A row as the database gives it; ValidationError when a column holds what it cannot."""
+    return msgspec.convert(_given(values), TaskRow, strict=False)
+
+
+def usable_row(values: tuple[Any, ...]) -> TaskRow:
+    """A row; a column that cannot be read has its default. Corrupt when there is no task without it."""
+    try:
+        row = _row_or_most_of_it(values)
+        checked(row.uuid)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise Corrupt(f"The row of a task cannot be read: {error}.") from error
+    return row
+
+
+def _row_or_most_of_it(values: tuple[Any, ...]) -> TaskRow:
+    try:
+        return row_of(values)
+    except msgspec.ValidationError as error:
+        given = _given(values)
+        log.warning("[uuid:%.8s] A column of its row is not read: %s", given.get("uuid"), error)
+    usable = {name: value for name, value in given.items() if name not in _OPTIONAL or _fits(name, value)}
+    return msgspec.convert(usable, TaskRow, strict=False)
+
+
+def _given(values: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: value for name, value in zip(COLUMNS, values, strict=True) if value is not None}
+
+
+def _fits(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert(_SAMPLE | {name: value}, TaskRow, strict=False)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _readable(found: Iterable[tuple[Any, ...]]) -> Iterator[TaskRow]:
+    """The rows that can be read; one broken row must not hide the others."""
+    for values in found:
+        try:
+            yield usable_row(values)
+        except Corrupt as error:
+            log.warning("%s It is left out.", error)
 
 
 def _conditions(database: Reader, query: Query, *, by_figure: bool = False) -> tuple[list[str], list[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,7 @@ def _part(part: Part, keep: Keep) -> Part:
     if part.data is not None:
         try:
             blob = keep(base64.b64decode(part.data, validate=True))
-        except binascii.Error:
+        except ValueError:
             return part  # not base64: kept as it came
         return msgspec.structs.replace(part, data=None, blob=blob)
     data = (part.text or "").encode() if len(part.text or "") > SPILL_BYTES // 4 else b""

@@ -13,11 +13,13 @@ of it goes through one log, and a power cut cuts that log at one place. See `dat
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -25,10 +27,11 @@ from orihon import codec
 from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import filesystem, reserve, rows
-from orihon.stores.base import Lease, Options, Query, Store
-from orihon.stores.checks import checked, checked_task, refuse_if_changed
+from orihon.stores.base import Lease, Options, Query
+from orihon.stores.checks import checked, checked_query, checked_task, refuse_if_changed
 from orihon.stores.database import Database
-from orihon.stores.fenced import TABLES, held, holder_of, new_holder
+from orihon.stores.fenced import TABLES, FencedStore, held, holder_of, new_holder
+from orihon.stores.files import identity_at, warn_if_open
 from orihon.stores.identity import is_alive
 from orihon.stores.newrow import first_row
 from orihon.stores.sweeping import GOING, GONE, MARK, finish, give_back, sweep, sweep_at_once
@@ -49,17 +52,21 @@ FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AN
 SWEPT = (*(place for name, place in TABLES.items() if name != "metadata"), ("blobs", "sha256"))
 NO_NUMBER = 2**63 - 1
 BESIDE = ("-wal", "-shm", "-reserve")
+READABLE = ("-wal", "-shm", ".audit.jsonl", ".search.db", ".search.db-wal", ".search.db-shm")  # what holds texts
+
+T = TypeVar("T")
 
 
-class SqliteStore(Store):
+class SqliteStore(FencedStore):
     """Tasks in one SQLite file."""
 
     leases_expire = True
 
     def __init__(self, path: Path, options: Options | None = None) -> None:
         super().__init__(f"sqlite:///{path}", options)
-        self.path = path
+        self.path = path = path.absolute()  # also after the process has changed its directory
         filesystem.check(path.parent)
+        warn_if_open(path, *(path.with_name(f"{path.name}{end}") for end in READABLE))
         self.leases: set[Lease] = set()
         self.syncs = self.options.durability != "os"
         # three connections, so that a reader does not wait for a writer's disk, nor a heartbeat for either
@@ -70,6 +77,7 @@ class SqliteStore(Store):
             opened.callback(self.reader.close)
             self.renewer = Database(path)
             opened.pop_all()
+        self._opened = {file: identity_at(file) for file in (str(path), f"{path}-wal") if identity_at(file)}
         self.reserve = path.with_name(f"{path.name}-reserve")
         reserve.keep(self.reserve)
 
@@ -77,7 +85,7 @@ class SqliteStore(Store):
         from orihon.stores.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
 
         checked(uuid)
-        create = None if create is None else checked_task(uuid, create, self.options.known)
+        create = None if create is None else checked_task(uuid, create, self.funnel)
         owner = msgspec.json.encode(new_holder()).decode()
 
         def take(connection: sqlite3.Connection) -> tuple[Metadata, int, str, dict[str, int]]:
@@ -99,10 +107,10 @@ class SqliteStore(Store):
         return lease
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.reader, query or Query())
+        return rows.find(self.reader, checked_query(query or Query(), self.funnel))
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.kept_totals(self.reader, query, by)
+        return rows.kept_totals(self.reader, checked_query(query, self.funnel), by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
         table, number = TABLES[name]
@@ -127,13 +135,7 @@ class SqliteStore(Store):
         return data
 
     def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
-        try:
-            self._delete(uuid, fence, FALL if stub else GO)
-        except NotWritten:  # the disk is full, and this is how it gets room again
-            if not reserve.give(self.reserve):
-                raise
-            self._delete(uuid, fence, FALL if stub else GO)
-            reserve.keep(self.reserve)
+        self.with_reserve(lambda: self._delete(uuid, fence, FALL if stub else GO), spend=True)
         if stub:
             sweep(self.writer, uuid, SWEPT, GOING)
             self.writer.change(FALLEN, uuid, durable=self.syncs)
@@ -153,12 +155,32 @@ class SqliteStore(Store):
 
         self.writer.transact(delete, durable=self.syncs)
 
+    def with_reserve(self, work: Callable[[], T], *, spend: bool = False) -> T:
+        """Do something small that must be possible on a full disk, with the room that is kept for it.
+
+        What is left of the room is kept for the next time, unless it may be spent. Where no file may grow, because of
+        a limit of the process, there is room in the log once it is copied back.
+        """
+        try:
+            return work()
+        except OutcomeUnknown:
+            # what was half written to the log is seen by nobody, and the next write overwrites it
+            if not self.writer.log_failed or not self.writer.begin_log_again():
+                raise
+        except NotWritten:
+            if not reserve.give(self.reserve):
+                raise
+        try:
+            return work()
+        finally:
+            reserve.keep(self.reserve, part=not spend)
+
     def disk_bytes(self) -> int:
         files = (self.path, *(self.path.with_name(f"{self.path.name}{end}") for end in BESIDE))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.reader, query)
+        return rows.count(self.reader, checked_query(query, self.funnel))
 
     def beside(self, name: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}")
@@ -173,6 +195,10 @@ class SqliteStore(Store):
                 last_to_first.callback(database.close)
             for lease in self.leases:
                 last_to_first.callback(lease.close)
+
+    def is_in_place(self) -> bool:
+        """Whether the file and its log are still those that are open; SQLite goes on with files that were removed."""
+        return all(identity_at(file) == identity for file, identity in self._opened.items())
 
     def _check_task(self, uuid: str) -> None:
         if not self.reader.all("SELECT 1 FROM tasks WHERE uuid = ?", checked(uuid)):
@@ -216,4 +242,8 @@ def last_numbers(connection: sqlite3.Connection, uuid: str) -> dict[str, int]:
 
 def _silence_seconds(heartbeat_at: str) -> float:
     """How long a holder was not heard of, by the clock of the machine: a file has no other."""
-    return (datetime.now(UTC) - datetime.fromisoformat(heartbeat_at)).total_seconds()
+    try:
+        heard = datetime.fromisoformat(heartbeat_at)
+    except (TypeError, ValueError):  # nobody wrote that: the holder was never heard of
+        return math.inf
+    return (datetime.now(UTC) - heard.astimezone(UTC)).total_seconds()

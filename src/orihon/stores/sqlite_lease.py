@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from functools import partial
 from typing import Any
 
 from orihon import codec
 from orihon.records import Blob, Message, TaskRow
 from orihon.stores import rows
 from orihon.stores.fenced import TABLES, FencedLease
+from orihon.stores.files import disk_errors
 from orihon.stores.sqlite import SqliteStore, last_numbers
 
 # ruff: noqa: S608 - the statements are put together from what stands here
@@ -42,9 +44,12 @@ class SqliteLease(FencedLease):
             values += [message.role, message.tokens, message.timestamp, message.key]
         else:
             statement = APPEND.format(table=table, number=column)
-        return bool(self.store.writer.change(statement, *values, *self._mine))
+        done = bool(self.store.writer.change(statement, *values, *self._mine))
+        self._check_place()
+        return done
 
     def number_of(self, key: str) -> int | None:
+        self._check_place()
         found = super().number_of(key)
         if found is None:  # older than what is remembered: there is an index of them all
             found = next((seq for (seq,) in self.store.reader.all(WITH_KEY, self.uuid, key)), None)
@@ -56,6 +61,7 @@ class SqliteLease(FencedLease):
             sha256 = hashlib.sha256(data).hexdigest()
             if not self.store.writer.change(PUT, sha256, data, *self._mine):
                 self._renew()  # it is there already, or the lease is not ours any more
+            self._check_place()
             return Blob(sha256=sha256, size_bytes=len(data))
 
     def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
@@ -63,11 +69,13 @@ class SqliteLease(FencedLease):
             self._check()
             durable = "status" in changes and self.store.syncs
             changes = {"updated_at": codec.now()} | changes
-            return self.store.writer.transact(
-                lambda connection: self._changed(connection, changes, add), durable=durable
-            )
+            write = partial(self.store.writer.transact, partial(self._changed, changes, add), durable=durable)
+            # how a task waits or ends can be said on a full disk, too
+            row: TaskRow = self.store.with_reserve(write) if "status" in changes else write()
+            self._check_place()
+            return row
 
-    def _changed(self, connection: sqlite3.Connection, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
+    def _changed(self, changes: dict[str, Any], add: dict[str, int], connection: sqlite3.Connection) -> TaskRow:
         if not rows.update(connection, self.uuid, changes, add, lease=self._mine[1:]):
             self._lose()
         return rows.get(connection, self.uuid)
@@ -77,11 +85,18 @@ class SqliteLease(FencedLease):
             self._check()
             # a durable commit syncs all that were before it, and a heartbeat is as good a reason for one as any
             self._renew(durable=self.store.syncs)
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """What was committed must be in the file that others open, before it is acknowledged."""
+        with disk_errors(f"{self.store.path} cannot be looked at"):
+            in_place = self.store.is_in_place()
+        if not in_place:
+            self._lose(f"{self.store.path} was removed or replaced; task {self.uuid} is no longer written.")
 
     def renew(self, *, beat: bool = False, durable: bool = False) -> bool:
         database = self.store.renewer if beat else self.store.writer
         return bool(database.change(RENEW, codec.now(), *self._mine, durable=durable))
 
     def release(self) -> None:
-        self.store.writer.change(RELEASE, *self._mine, durable=self.store.syncs)
-        self.store.leases.discard(self)
+        self.store.with_reserve(lambda: self.store.writer.change(RELEASE, *self._mine, durable=self.store.syncs))

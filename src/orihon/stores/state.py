@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from orihon import codec
+from orihon.coerce import decode_json
 from orihon.errors import Corrupt, OutcomeUnknown
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores.files import drop_spares, replace_file, swap_file
@@ -82,8 +83,8 @@ def _padded(state: bytes) -> bytes:
 def encode_handoff(row: TaskRow) -> bytes:
     """`handoff.json`, for people: what the next task on the same thing is told."""
     try:
-        outline = msgspec.json.decode(row.handoff or "null")
-    except msgspec.DecodeError:
+        outline = decode_json(row.handoff or "null")
+    except ValueError:
         outline = row.handoff
     fields = {
         "task_key": row.task_key,
@@ -116,7 +117,7 @@ def row_left(metadata: Metadata, place: str, *, kept: bytes, known: TaskRow | No
 def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
     """The row that the two files stand for; Corrupt when the state cannot be read."""
     try:
-        fields: dict[str, Any] = msgspec.json.decode(state, type=dict[str, Any])
+        fields: dict[str, Any] = decode_json(state, type=dict[str, Any])
         if fields.get(END, fields.get("updated_at")) != fields.get("updated_at"):
             raise ValueError("its end belongs to another state")  # noqa: TRY301 - a disk writes sector by sector
         names = dict(zip(_NAMES, _FIELDS, strict=True))

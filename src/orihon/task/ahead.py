@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from orihon import heap
 from orihon.context.frame import Report
 from orihon.task import summaries
+from orihon.task.config import Summariser
 from orihon.task.endings import Endings
-from orihon.task.frozen import Summariser
 from orihon.task.history import History
 
 AHEAD = 0.03  # of the limit, before `fold_at`: a few turns

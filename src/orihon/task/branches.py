@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from orihon.codec import as_text
+from orihon.coerce import list_of, text_of
 from orihon.context.sticky import StickyFile, StickyList
 from orihon.context.view import saved
 from orihon.context.window import STICKY_SHARE
 from orihon.errors import NotFound, TangentError, UsageError
 from orihon.records import Event
 from orihon.task import summaries
-from orihon.task.frozen import Summariser
+from orihon.task.config import Summariser
 from orihon.task.sticky import NEWS_SHARE, Version, version
 from orihon.task.writer import Writer
 
@@ -90,7 +92,9 @@ class Branches(Writer):
         with self.lock:
             self.check_running()
             if not isinstance(to, int) or not 0 <= to <= self.history.last:
-                raise UsageError(f"There is no message {to}.", hint=f"Give a number up to {self.history.last}.")
+                raise UsageError(
+                    f"There is no message {as_text(to)[:40]}.", hint=f"Give a number up to {self.history.last}."
+                )
             return self.event("rewind", to=self._border(to))
 
     def _border(self, to: int) -> int:
@@ -127,7 +131,9 @@ class Branches(Writer):
         """Remember the conversation as it is now, and what else belongs to it; the number is what `restore` takes."""
         with self.lock:
             self.check_running()
-            return self.event("checkpoint", label=label, **beside, **saved(self.history.view))
+            return self.event(
+                "checkpoint", label=text_of(label, "The label of a checkpoint"), **beside, **saved(self.history.view)
+            )
 
     def restore(self, checkpoint: int, **beside: Any) -> int:
         """Go back to a checkpoint; this can be undone."""
@@ -136,7 +142,9 @@ class Branches(Writer):
             known = self.lease.store.read(self.uuid, Event, first=checkpoint, last=checkpoint)
             found = next(known, None) if isinstance(checkpoint, int) and checkpoint > 0 else None
             if found is None or found.type != "checkpoint":
-                raise NotFound(kind="checkpoint", id=str(checkpoint), hint="task.checkpoint(…) returned its number.")
+                raise NotFound(
+                    kind="checkpoint", id=f"{checkpoint!a:.40}", hint="task.checkpoint(…) returned its number."
+                )
             data = {name: found.data[name] for name in ("state", "tangents") if name in found.data}
             return self.event("restore", after=found.after, checkpoint=checkpoint, **beside, **data)
 
@@ -150,7 +158,7 @@ class Branches(Writer):
 
     def version(self, path: str, text: str, *, mark: tuple[int, ...] = ()) -> Version:
         """A file as it may be kept, masked and counted; nothing is stored before `sticky` is given it."""
-        return version(path, text, known=self.lease.store.options.known, counter=self.history.counter, mark=mark)
+        return version(path, text, funnel=self.funnel, counter=self.history.counter, mark=mark)
 
     def sticky(
         self, files: Mapping[str, str] | Sequence[StickyFile | Version], *, declared: Sequence[str] = ()
@@ -160,7 +168,7 @@ class Branches(Writer):
         A mapping says the text of each path. A sequence holds what `version` made and, for a file that has not
         changed, what the list had.
         """
-        given = [self.version(*one) for one in files.items()] if isinstance(files, Mapping) else files
+        given = [self.version(*one) for one in files.items()] if isinstance(files, Mapping) else _files(files)
         with self.lock:
             self.check_running()
             self.settle()
@@ -196,6 +204,14 @@ class Branches(Writer):
         """Whether no window was made of what is visible, so that nothing can move."""
         visible = self.history.backwards(self.history.view.state.ranges)
         return not self.row.current_context_tokens or next(visible, None) is None
+
+
+def _files(given: Any) -> list[StickyFile | Version]:
+    hint = "Give a mapping from paths to texts, or what `version` made."
+    files = list_of(given, "Sticky files", hint=hint)
+    if not all(isinstance(one, StickyFile | Version) for one in files):
+        raise UsageError("Sticky files are given with their texts.", hint=hint)
+    return files
 
 
 def _file_of(given: StickyFile | Version) -> StickyFile:

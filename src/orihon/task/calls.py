@@ -8,26 +8,27 @@ from typing import Any, Literal
 
 import msgspec
 
+from orihon.coerce import text_of
 from orihon.context import recall as lookup
 from orihon.context.ranges import contains
 from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
 from orihon.errors import OrihonError, StoreError, UsageError
-from orihon.handoff import consult
 from orihon.records import Call, ToolCall
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task.branches import Branches
-from orihon.task.frozen import Frozen
+from orihon.task.config import TaskConfig
 from orihon.task.runs import PendingCall, Run, arguments_of, noticed
 
 
 class Calls(Branches):
     """What the model asked for, and what came of it."""
 
-    def __init__(self, lease: Lease, frozen: Frozen, hooks: Sequence[Any] = ()) -> None:
+    def __init__(self, lease: Lease, frozen: TaskConfig, hooks: Sequence[Any] = ()) -> None:
         super().__init__(lease, frozen)
         self.hooks = hooks
+        self.previous = frozen.inherited_from  # what the engine allowed; no event brings another one back
         self._raw: dict[tuple[int, str], Call] = {}  # of the newest reply, with the arguments that must not be stored
         self._running: dict[str, PendingCall] = {}
 
@@ -58,10 +59,10 @@ class Calls(Branches):
         folds = self.history.view.state.folds
         # what a summary stands for, and what was left out whole, has been left behind
         for message in self.history.backwards(self.history.uncovered):
-            if folds and contains(folds.hidden, message.seq):
-                continue
             if message.role == "tool":
-                answered.add(message.tool_call_id)
+                answered.add(message.tool_call_id)  # also one that the window leaves out of a unit of many calls
+                continue
+            if folds and contains(folds.hidden, message.seq):
                 continue
             calls = message.tool_calls if message.role == "assistant" else []
             return [self._as_written(message.seq, call) for call in calls if call.id not in answered]
@@ -114,10 +115,10 @@ class Calls(Branches):
         """Store the answer; where that fails the caller hears of it, and the call waits again."""
         try:
             try:
-                return self.append(run.message())
+                return self.append(run.message(self.funnel.value))
             except UsageError as error:  # a result that no line can hold
                 run.fail(f"The result cannot be kept: {error.message}")
-                return self.append(run.message())
+                return self.append(run.message(self.funnel.value))
         except StoreError:
             del self._running[run.call.id]
             raise
@@ -151,14 +152,15 @@ class Calls(Branches):
 
     def recall(self, query: str, *, of: Literal["task", "previous"] = "task") -> str:
         """The passages that say most about a query: in what the window hides, or in the run that was inherited."""
-        if not isinstance(query, str):
-            raise UsageError(f"A query cannot be {query!a:.40}.", hint="Give the words to look for.")
+        query = text_of(query, "A query", hint="Give the words to look for.")
         if of == "previous":
-            if not self.frozen.inherited_from:
+            if not self.previous:
                 return "There is no previous run of this task."
-            return consult(self.lease.store, self.frozen.inherited_from, query)
+            from orihon.inheritance import consult  # noqa: PLC0415 - few tasks ask an earlier run
+
+            return consult(self.lease.store, self.previous, query)
         if of != "task":
-            raise UsageError(f"There is nothing to recall of {of!a}.", hint="Give `task` or `previous`.")
+            raise UsageError(f"There is nothing to recall of {of!a:.40}.", hint="Give `task` or `previous`.")
         with self.lock:
             return lookup.said(lookup.recall(self.history.hidden(), query))
 

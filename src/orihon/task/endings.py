@@ -8,8 +8,8 @@ from typing import Self
 import msgspec
 
 from orihon import codec
+from orihon.coerce import text_or_none
 from orihon.errors import StoreError
-from orihon.handoff import outline_of
 from orihon.task import hooks as hooking
 from orihon.task import lifecycle, summaries
 from orihon.task.calls import Calls
@@ -25,30 +25,43 @@ class Endings(Calls):
 
     def fail(self, error: str, *, reason: str = "") -> None:
         """It cannot be done."""
-        self._end(Ending("failed", error=str(error), reason=reason))
+        self._end(
+            Ending("failed", error=codec.clean_text(codec.as_text(error)), reason=text_or_none(reason, "reason") or "")
+        )
 
     def stop(self, reason: str = "") -> None:
         """Somebody does not want it done."""
-        self._end(Ending("stopped", reason=reason))
+        self._end(Ending("stopped", reason=text_or_none(reason, "reason") or ""))
 
     def pause(self, reason: str = "") -> None:
         """Leave it as it is; `engine.resume(uuid)` goes on."""
         with self.lock:
             lifecycle.check(self.row, "paused")
+            reason = text_or_none(reason, "reason") or ""
             self.interrupt(list(self._running.values()))
             self.update(status="paused", activity="", last_activity="paused", reason=reason or None)
-            self.lease.close()
+            self._let_go()
             self.log.info("Task paused%s", f": {reason}" if reason else "")
             hooking.call(self.hooks, "on_paused", self)
 
     def close(self) -> None:
         """Let go of the task; one that still runs is paused."""
         with self.lock:
-            try:
-                if self._can_wait():
-                    self.pause()
-            finally:
+            if not self._can_wait() or self.lease.lost:  # then it is another process's to pause
                 self.lease.close()
+                return
+            try:
+                self.pause()
+            except BaseException:
+                self._let_go()
+                raise
+
+    def _let_go(self) -> None:
+        """Give the lease back after the task was paused or ended, or after an error; to fail now matters less."""
+        try:
+            self.lease.close()
+        except StoreError as error:
+            self.log.warning("%s", error)
 
     def _can_wait(self) -> bool:
         """Whether it runs, and nobody has begun to end it."""
@@ -64,7 +77,7 @@ class Endings(Calls):
         """Stop it without going on first: one that waits or is paused, by whoever took its lease."""
         with self.lock:
             lifecycle.check(self.row, "stopped")
-            self._begin_to(Ending("stopped", reason=reason))
+            self._begin_to(Ending("stopped", reason=text_or_none(reason, "reason") or ""))
 
     def _begin_to(self, ending: Ending) -> None:
         self.interrupt(list(self._running.values()))
@@ -77,6 +90,8 @@ class Endings(Calls):
     def finish(self, ending: Ending) -> None:
         """The rest of an ending that was begun, perhaps by somebody who died on the way."""
         self.update(activity="completing", last_activity="final_summary")
+        from orihon.inheritance import outline_of  # noqa: PLC0415 - only a task that ends needs it
+
         text = summaries.final(self, self.summariser)
         self.lease.sync()
         self.update(
@@ -88,7 +103,7 @@ class Endings(Calls):
             error_message=ending.error or None,
             reason=ending.reason or None,
         )
-        self.lease.close()
+        self._let_go()
         self.log.info(lifecycle.said(ending))
         hooking.call(self.hooks, f"on_{ending.status}", self)
 
@@ -123,4 +138,4 @@ class Endings(Calls):
                 raise
             self.log.error("How the task ended could not be recorded: %s", failure)  # noqa: TRY400 - the first error matters
         finally:
-            self.lease.close()
+            self._let_go()

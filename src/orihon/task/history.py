@@ -19,6 +19,7 @@ from orihon.context import ranges as number_ranges
 from orihon.context.frame import Batch, Composed, Texts
 from orihon.context.language import language_of
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn
+from orihon.context.pieces import shortened
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
 from orihon.context.repair import named_among
@@ -29,8 +30,8 @@ from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import compose
 from orihon.errors import Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
-from orihon.stores.base import LISTS, Store
-from orihon.task.frozen import Frozen, name_of, schema_tokens, thaw
+from orihon.stores.base import LISTS, Problem, Store
+from orihon.task.config import TaskConfig, name_of, schema_tokens, thaw
 from orihon.task.sticky import Stickies
 from orihon.task.window import Window
 from orihon.tokens import counter
@@ -43,6 +44,7 @@ RECENT_BYTES = 1024 * 1024
 WHOLE_BYTES = 8 * 1024 * 1024  # a larger text is shown by its beginning
 OPENING = 16  # the first request is among so many messages
 SNAPSHOT_SHARE = 0.1  # of the limit
+SUMMARY_SHARE = 0.25  # of the limit; one that was made for a larger window, or elsewhere, may be longer
 
 _SUMMARY = {"en": "Summary of what came before{}:\n{}", "ja": "これまでの経過の要約{}:\n{}"}
 
@@ -52,10 +54,11 @@ _NOTHING = Covered(0, ())
 class History:
     """One task as its store knows it."""
 
-    def __init__(self, store: Store, uuid: str, frozen: Frozen, *, last: int, last_event: int) -> None:
+    def __init__(self, store: Store, uuid: str, frozen: TaskConfig, *, last: int, last_event: int) -> None:
         self.store, self.uuid, self.frozen = store, uuid, frozen
         self.counter = counter(frozen.tokens)
         self.last = last
+        self.counted_from = last + 1  # what is appended from now on is counted by this process, as it counts
         self.view = load_view(store, uuid, last_event)
         self.schema_tokens = schema_tokens(frozen, self.counter)
         self._named = named_among(map(name_of, frozen.schemas)) if frozen.tools is not None else None
@@ -131,7 +134,7 @@ class History:
         """One message, whole."""
         for message in self.read(seq, seq) if isinstance(seq, int) and seq > 0 else ():
             return message
-        raise NotFound(kind="message", id=f"m{seq}")
+        raise NotFound(kind="message", id=f"m{seq!a:.40}")
 
     def unit(self, seq: int) -> list[Message]:
         """The unit that a message belongs to: a call with its results, found from any of them."""
@@ -220,9 +223,7 @@ class History:
     def snapshot_text(self) -> str:
         """The snapshot as it is now, no longer than its share of the window."""
         text = rendered(from_data(self.view.state.snapshot), self.language)
-        while self.counter.text(text) > SNAPSHOT_SHARE * self.limit:
-            text = f"{text[: len(text) * 3 // 4]}…"
-        return text
+        return shortened(text, SNAPSHOT_SHARE * self.limit, self.counter.text)
 
     def composed(self, ahead: float = 0.0) -> Composed:
         """The window now, and the folds that it needs, or will need soon, which nobody has stored yet."""
@@ -243,6 +244,8 @@ class History:
             policy=policy,
             shelf=self.shelf,
             named=self._named,
+            load=self.load,
+            counted_from=self.counted_from,
             ahead=ahead,
         )
         return made if tail is None else _with_tail(made, tail)
@@ -300,7 +303,8 @@ class History:
         if covered is None:
             return ""
         handles = f" (m{covered.ranges[0][0]}-m{covered.ranges[-1][1]})" if "unfold" in self.frozen.ours else ""
-        return _SUMMARY[self.language].format(handles, self.summary_text(covered.id))
+        text = shortened(self.summary_text(covered.id), SUMMARY_SHARE * self.limit, self.counter.text)
+        return _SUMMARY[self.language].format(handles, text)
 
     def _stood_in(self) -> dict[int, StandIn]:
         folds = self.view.state.folds
@@ -322,7 +326,7 @@ def _with_tail(made: Composed, tail: Message) -> Composed:
     return msgspec.structs.replace(made, messages=[*made.messages, tail], report=report)
 
 
-def stored_frozen(store: Store, metadata: Metadata) -> Frozen:
+def stored_frozen(store: Store, metadata: Metadata) -> TaskConfig:
     """What a task keeps: its metadata, and what it was given when it left the queue."""
     given = load_view(store, metadata.uuid, last_number(store, metadata.uuid, Event)).state.notes.get("frozen")
     return thaw(metadata.config | given) if isinstance(given, dict) else thaw(metadata.config)
@@ -336,12 +340,18 @@ def last_number(store: Store, uuid: str, kind: type[Record]) -> int:
 
 def load_view(store: Store, uuid: str, last_event: int) -> View:
     """The view after all events; a record of the whole view among the newest ones saves reading the others."""
+    from orihon.context.events import sound  # noqa: PLC0415 - only reading needs the schemas
+
     if not last_event:
         return View()
+
+    def tell(event: Event, reason: str) -> None:
+        store.report(Problem(uuid, LISTS[Event][0], event.id, reason))
+
     newest = list(store.read(uuid, Event, first=max(1, last_event - RECORD_EVERY)))
     if any(event.type == "view" for event in newest) or (newest and newest[0].id == 1):
-        return view(newest)
-    return view(store.read(uuid, Event))
+        return view(sound(newest, tell))
+    return view(sound(store.read(uuid, Event), tell))
 
 
 def fold_records(batch: Batch) -> list[Fold]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, cast, get_args
 
 import msgspec
 
-from orihon.codec import clean_text, clean_value
+from orihon.codec import as_text, clean_text, clean_value
+from orihon.coerce import bool_of, list_of, mapping_of, text_of, text_or_none
+from orihon.embedded import split_data_url
 from orihon.errors import UsageError
+from orihon.ingest import shown
+from orihon.parts import readable
 from orihon.records import Call, Message, Part, Role, Usage
 
 ROLES = get_args(Role)
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+_PARTS = "Give a text, or a list of parts such as {'type': 'text', 'text': …}."
 
 
 def message_of(
@@ -29,12 +33,11 @@ def message_of(
     key: str | None = None,
 ) -> Message:
     """A message that a store has still to number, date and count."""
+    role = text_of(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
     if role not in ROLES:
-        raise UsageError(f"A message cannot have the role {role!a}.", hint=f"Allowed are {', '.join(ROLES)}.")
-    for name, text in (("tool_call_id", tool_call_id), ("tool_name", tool_name), ("key", key)):
-        if text is not None and not isinstance(text, str):
-            raise UsageError(f"{name} cannot be a {type(text).__name__}.", hint="Give a text.")
-    calls = [call_of(call) for call in tool_calls or ()]
+        raise UsageError(f"A message cannot have the role {role!a:.80}.", hint=f"Allowed are {', '.join(ROLES)}.")
+    given = [] if tool_calls is None else list_of(tool_calls, "tool_calls", hint="Give a list of calls.")
+    calls = [call_of(call) for call in given]
     if calls and role != "assistant":
         raise UsageError(f"A message of the {role} cannot call tools.", hint="Calls belong to the assistant.")
     return Message(
@@ -42,11 +45,11 @@ def message_of(
         role=cast("Role", role),
         content=_content(content),
         tool_calls=calls,
-        tool_call_id=tool_call_id,
-        tool_name=tool_name,
-        is_error=is_error,
+        tool_call_id=text_or_none(tool_call_id, "tool_call_id"),
+        tool_name=text_or_none(tool_name, "tool_name"),
+        is_error=bool_of(is_error, "is_error"),
         usage=_usage(usage),
-        key=key,
+        key=text_or_none(key, "key"),
         timestamp="",
         tokens=0,
     )
@@ -56,15 +59,20 @@ def call_of(call: Any) -> Call:
     """A call from one of ours, from `{"id", "name", "arguments"}`, or from OpenAI's shape."""
     if isinstance(call, Call):
         return call
-    value = call.model_dump() if hasattr(call, "model_dump") else call
-    inner = value.get("function", value) if isinstance(value, dict) else None
-    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
-        hint = 'Write it as {"id": "call_1", "name": "read_file", "arguments": "{…}"}.'
-        raise UsageError(f"This is not a tool call: {str(call)[:80]}.", hint=hint)
-    arguments = inner.get("arguments")
+    hint = 'Write it as {"id": "call_1", "name": "read_file", "arguments": "{…}"}.'
+    value = mapping_of(call) or {}
+    inner = mapping_of(value.get("function", value)) or {}
+    if "name" not in inner:
+        raise UsageError(f"This is not a tool call: {shown(as_text(call))[:80]}.", hint=hint)
+    arguments = clean_value({} if inner.get("arguments") is None else inner["arguments"])
     if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(clean_value(arguments if arguments is not None else {})).decode()
-    return Call(id=str(value.get("id") or ""), name=inner["name"], arguments=arguments)
+        arguments = msgspec.json.encode(arguments).decode()
+    own = clean_value(value.get("id") or "")
+    return Call(
+        id=own if isinstance(own, str) else str(own),
+        name=text_of(inner["name"], "name", hint=hint),
+        arguments=arguments,
+    )
 
 
 def with_ids(message: Message, seq: int) -> Message:
@@ -83,42 +91,68 @@ def with_ids(message: Message, seq: int) -> Message:
 def _content(content: Any) -> str | list[Part]:
     if content is None:
         return ""
-    if isinstance(content, str):
-        return content
+    if isinstance(content, str | Enum):
+        return text_of(content, "content", hint=_PARTS)
     if isinstance(content, list | tuple):
         return [_part(item) for item in content]
-    hint = "Give a text, or a list of parts such as {'type': 'text', 'text': …}."
-    raise UsageError(f"A message cannot hold a {type(content).__name__}.", hint=hint)
+    fields = None if isinstance(content, Part) else mapping_of(content)
+    if isinstance(content, Part) or (fields is not None and "type" in fields):
+        return [_part(content)]  # one part alone
+    raise UsageError(f"A message cannot hold a {type(content).__name__}.", hint=_PARTS)
 
 
 def _part(item: Any) -> Part:
     if isinstance(item, Part):
-        return item
-    if isinstance(item, str):
-        return Part(type="text", text=item)
-    if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+        return readable(item)
+    if isinstance(item, str | Enum):
+        return Part(type="text", text=text_of(item, "A part", hint=_PARTS))
+    fields = mapping_of(item) or {}
+    if not isinstance(fields.get("type"), str | Enum):
         hint = "A part is a text, or a dict with a `type`."
-        raise UsageError(f"This is not a part of a message: {str(item)[:80]}.", hint=hint)
-    if item["type"] in {"image_url", "input_image"}:
-        return _picture(item.get("image_url"))
-    given = item["source"] if isinstance(item.get("source"), dict) else item  # as Anthropic writes a picture
-    known = {
-        name: given[name] for name in ("text", "media_type", "name", "data", "url") if isinstance(given.get(name), str)
+        raise UsageError(f"This is not a part of a message: {shown(as_text(item))[:80]}.", hint=hint)
+    kind = text_of(fields["type"], "type")
+    if kind in {"image_url", "input_image"}:
+        return _picture(fields.get("image_url"))
+    # Anthropic puts a picture into its source, OpenAI a file into its file
+    given = mapping_of(fields.get("source")) or mapping_of(fields.get("file")) or fields
+    if isinstance(given.get("file_data"), str):
+        return _file(given)
+    texts = ("text", "media_type", "name", "data", "url")
+    known: dict[str, Any] = {
+        name: text_of(given[name], name) for name in texts if isinstance(given.get(name), str | Enum)
     }
     if not known:
         hint = "Give its `text`, or its `data` in base64 with a `media_type`, or a `url`."
-        raise UsageError(f"A part of the type {item['type']!a} says nothing that could be kept.", hint=hint)
-    is_text = item["type"] in {"input_text", "output_text"}
-    return Part(type="text" if is_text else item["type"], **known)
+        raise UsageError(f"A part of the type {kind!a:.80} says nothing that could be kept.", hint=hint)
+    if given.get("type") == "text" and "data" in known and "text" not in known and given is not fields:
+        known["text"] = known.pop("data")  # a document of Anthropic's that is plain text
+    return readable(Part(type="text" if kind in {"input_text", "output_text"} else kind, **known))
+
+
+def _file(fields: Mapping[str, Any]) -> Part:
+    """Make a part of a file as OpenAI writes it: `filename`, and `file_data` in base64 or as a `data:` URL."""
+    data = text_of(fields["file_data"], "file_data")
+    name = text_or_none(fields.get("filename"), "filename")
+    inline = split_data_url(data)
+    media_type = inline.media_type if inline else _media_type(name or "")
+    return readable(Part(type="file", name=name, media_type=media_type, data=inline.data if inline else data))
+
+
+def _media_type(name: str) -> str | None:
+    import mimetypes  # noqa: PLC0415 - seldom needed, and it reads the tables of the system
+
+    return mimetypes.guess_type(name)[0]
 
 
 def _picture(value: Any) -> Part:
-    url = value.get("url", "") if isinstance(value, dict) else str(value or "")
+    hint = 'Give {"type": "image_url", "image_url": {"url": …}}.'
+    fields = mapping_of(value)
+    url = text_of((value if fields is None else fields.get("url")) or "", "The address of a picture", hint=hint)
     if not url:
-        raise UsageError("The picture has no address.", hint='Give {"type": "image_url", "image_url": {"url": …}}.')
-    inline = _DATA_URL.fullmatch(url)
+        raise UsageError("The picture has no address.", hint=hint)
+    inline = split_data_url(url)
     if inline:
-        return Part(type="image", media_type=inline[1], data=inline[2])
+        return Part(type="image", media_type=inline.media_type, data=inline.data)
     return Part(type="image", url=url)
 
 
@@ -126,7 +160,7 @@ def _usage(usage: Usage | dict[str, Any] | None) -> Usage | None:
     if usage is None or isinstance(usage, Usage):
         return usage
     try:
-        return msgspec.convert(usage, Usage)
+        return msgspec.convert(clean_value(usage), Usage)
     except msgspec.ValidationError as error:
         names = ", ".join(name for name in Usage.__struct_fields__ if name != "unknown")
         raise UsageError(f"This is not a usage: {error}.", hint=f"Give {names}.") from error

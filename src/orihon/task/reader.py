@@ -56,4 +56,4 @@ class Reader:
         """One message of the log."""
         for found in self.messages(first=seq, last=seq):
             return found
-        raise NotFound(kind="message", id=f"m{seq}")
+        raise NotFound(kind="message", id=f"m{seq!a:.40}")

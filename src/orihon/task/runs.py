@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any
 
 import msgspec
 
 from orihon.codec import as_text, clean_value
+from orihon.coerce import decode_json
 from orihon.records import Call, Message, Part, ToolCall
 
 INLINE_CHARS = 2000  # a longer result stands whole in the log alone
@@ -55,10 +56,10 @@ class Run:
         """What the model reads instead of a result."""
         self.result, self.is_error = text, True
 
-    def message(self) -> Message:
-        """The answer to the call, for the log."""
+    def message(self, admit: Callable[[Any], Any] = clean_value) -> Message:
+        """The answer to the call, for the log; a value is admitted before JSON changes how its texts are written."""
         try:
-            content = content_of(self.result)
+            content = content_of(self.result, admit)
         except Exception as error:  # noqa: BLE001 - an object of the caller's can do anything when it is read
             self.fail(f"The result cannot be read: {type(error).__name__}: {as_text(error)}")
             content = self.result
@@ -109,8 +110,8 @@ def arguments_of(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        value = decode_json(text)
+    except ValueError as error:
         raise ValueError(f"The arguments are not valid JSON: {error}. Repeat the call with valid JSON.") from error
     if not isinstance(value, dict):
         kind = type(value).__name__
@@ -118,7 +119,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     return value
 
 
-def content_of(result: Any) -> str | list[Part]:
+def content_of(result: Any, admit: Callable[[Any], Any] = clean_value) -> str | list[Part]:
     """A result as the content of a message."""
     if result is None:
         return ""
@@ -131,7 +132,7 @@ def content_of(result: Any) -> str | list[Part]:
     result = _dumped(result)
     if isinstance(result, list) and result and all(map(_is_part, result)):
         return [_part(item) for item in result]
-    return json.dumps(clean_value(result), ensure_ascii=False)
+    return json.dumps(admit(result), ensure_ascii=False)
 
 
 def _dumped(value: Any) -> Any:

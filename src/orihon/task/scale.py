@@ -9,7 +9,7 @@ from typing import Any
 
 from orihon.errors import BudgetTooSmall
 from orihon.task.history import History
-from orihon.tokens import MIN_PAIRS, calibrate
+from orihon.tokens import MIN_PAIRS, MOST_SCALE, calibrate
 
 PAIRS = 16  # requests that the calibration looks at
 STEP = 0.05  # smaller differences are not worth a change
@@ -39,11 +39,13 @@ def refused(history: History, *, sent: int, calls: int) -> dict[str, Any]:
             allowed=history.limit,
             hint="Set context_length to what the server really offers, and use fewer tools or a shorter system prompt.",
         )
-    scale = round(max(TIGHTER * history.scale, _too_small_for(history, sent)), 3)
+    scale = round(min(max(TIGHTER * history.scale, _too_small_for(history, sent)), MOST_SCALE), 3)
     return {"scale": scale, "least_scale": scale, "refusals": [times, calls]}
 
 
 def _too_small_for(history: History, sent: int) -> float:
-    """The scale at which there is clearly less room than the last window took."""
+    """The scale at which there is clearly less room than the last window took; 1 when none was sent."""
+    if not sent:
+        return 1.0
     frozen = history.frozen
     return (frozen.context_length - frozen.reserved_output) / max(1.0, sent / TIGHTER + history.schema_tokens)

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
+from orihon.coerce import text_of
 from orihon.context.frame import Texts
 from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entries_of, entry_text, told
 from orihon.context.view import State
 from orihon.errors import Corrupt, NotFound, UsageError
-from orihon.funnel import admit_text
+from orihon.ingest import Funnel
 from orihon.records import Event
-from orihon.secrets import KnownSecrets
 from orihon.stores.base import Store
 from orihon.tokens import Counter
 
@@ -35,13 +35,16 @@ class Version(msgspec.Struct, frozen=True):
     text: str
 
 
-def version(
-    path: str, text: str, *, known: KnownSecrets | None, counter: Counter, mark: tuple[int, ...] = ()
-) -> Version:
+def version(path: str, text: str, *, funnel: Funnel, counter: Counter, mark: tuple[int, ...] = ()) -> Version:
     """A version of a file; nothing is stored by it."""
-    if not isinstance(path, str) or not path.strip() or not isinstance(text, str):
+    hint = "Give a path and its text."
+    try:
+        path, text = text_of(path, "A path"), text_of(text, "A text")
+    except UsageError:
+        raise UsageError(f"{path!a:.80} cannot be a sticky file.", hint=hint) from None
+    if not path.strip():
         raise UsageError(f"{path!a:.80} cannot be a sticky file.", hint="Give a path and its text.")
-    path, text = admit_text(path, known), admit_text(text, known)
+    path, text = funnel.text(path), funnel.text(text)
     data = text.encode()
     tokens = counter.text(entry_text(path, text))
     return Version(StickyFile(path, hashlib.sha256(data).hexdigest(), len(data), tokens, mark), text)

@@ -14,7 +14,7 @@ from orihon.context.ranges import Ranges, contains, joined, last_of
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.context.units import after_prompt
 from orihon.records import Message, Summary, SummaryKind
-from orihon.task.frozen import Frozen, Summariser
+from orihon.task.config import Summariser, TaskConfig
 from orihon.task.writer import Writer
 
 MAX_OUTPUT = 4096
@@ -176,5 +176,5 @@ def _upto_now(ranges: Ranges, last: int) -> Ranges:
     return joined((first, min(end, last)) for first, end in ranges if first <= last)
 
 
-def _limits(frozen: Frozen) -> Limits:
+def _limits(frozen: TaskConfig) -> Limits:
     return Limits(context_length=frozen.context_length, max_output=min(MAX_OUTPUT, frozen.context_length // 4))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from orihon.codec import as_text
+from orihon.coerce import text_of, text_or_none
 from orihon.context.compress import Compression
 from orihon.context.repair import plain_name
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
 from orihon.errors import TangentError, UsageError
-from orihon.handoff import Handoff
-from orihon.keys import TaskKey
+from orihon.ingest import shown
 from orihon.planning.schema import entry
 from orihon.records import Event, Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
@@ -22,10 +23,14 @@ from orihon.task import hooks as hooking
 from orihon.task import scale, summaries
 from orihon.task.ahead import FoldAhead
 from orihon.task.branches import Keep, check_keep
-from orihon.task.frozen import Frozen, Summariser, changed, name_of, thaw
+from orihon.task.config import Summariser, TaskConfig, changed, check_names, name_of, plain_options, thaw
 from orihon.task.history import History
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
+from orihon.task_key import TaskKey, key_of
+
+if TYPE_CHECKING:
+    from orihon.inheritance import Handoff
 
 PINNED_SHARE = 0.25  # of the limit, for all pins together
 HANDOFF_KEY = "orihon:handoff"
@@ -53,7 +58,7 @@ class Task(FoldAhead):
     def __init__(
         self,
         lease: Lease,
-        frozen: Frozen,
+        frozen: TaskConfig,
         *,
         summariser: Summariser | None = None,
         hooks: Sequence[Any] = (),
@@ -109,7 +114,7 @@ class Task(FoldAhead):
 
     def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
         """Append what a model answered: text, calls and usage, from any provider's reply."""
-        message = msgspec.structs.replace(reply_of(reply, api), key=key)
+        message = msgspec.structs.replace(reply_of(reply, api), key=text_or_none(key, "key"))
         named = ((self._names.get(call.name, call.name), call) for call in message.tool_calls)
         calls = [msgspec.structs.replace(call, name=name) for name, call in named]
         with self.lock:
@@ -228,8 +233,10 @@ class Task(FoldAhead):
         """Summarise the older messages now; None when there is nothing to gain. `dry_run` changes nothing."""
         if keep_recent is not None and (not isinstance(keep_recent, int) or keep_recent < 0):
             raise UsageError(f"keep_recent cannot be {keep_recent!a:.40}.", hint="Give 0 or more.")
+        focus = text_of(focus, "focus", hint="Say in a text what the summary should keep.")
         with self.lock:
             self.check_running()
+            focus = self.funnel.text(focus)  # the summariser reads it
             if dry_run:
                 return summaries.roll(self, self.summariser, focus=focus, keep_recent=keep_recent, dry=True)
             return self._roll(focus=focus, keep_recent=keep_recent)
@@ -318,6 +325,8 @@ class Task(FoldAhead):
         """Go on with another `model`, `context_length` or `tools`; what was said stays, and is rendered for them."""
         with self.lock:
             self.check_running()
+            check_names(changes)
+            changes = plain_options(changes)
             if changed(self.frozen, changes) != self.frozen:
                 kept = self.history.view.state.notes.get("frozen", {})
                 self.event("note", frozen={**kept, **changes}, scale=None)  # another model counts otherwise
@@ -331,7 +340,7 @@ class Task(FoldAhead):
             self._thaw(thaw(self.lease.metadata.config | (kept or {})))
         return number
 
-    def _thaw(self, frozen: Frozen) -> None:
+    def _thaw(self, frozen: TaskConfig) -> None:
         self.frozen, self._names, self._pairs = frozen, _names_of(frozen), []
         self.history = History(
             self.lease.store, self.uuid, frozen, last=self.lease.last(Message), last_event=self.lease.last(Event)
@@ -339,9 +348,9 @@ class Task(FoldAhead):
 
     def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
-        key = TaskKey.parse(key) if isinstance(key, str) else key
+        key = key_of(key)
         with self.lock:
-            self.update(linked_key=str(key))
+            self.update(linked_key=str(self.funnel.key(key)))
 
     def plan(self, value: Any) -> int:
         """Keep a plan, a revision, a reflection, a verification or the decision to plan again."""
@@ -349,7 +358,7 @@ class Task(FoldAhead):
             record = entry(self.uuid, value)
         except KeyError as error:
             hint = "orihon.planning.schema has Plan, Revision, Reflection, Verification and ReplanDecision."
-            raise UsageError(f"This is not a step of a plan: {value!a:.80}.", hint=hint) from error
+            raise UsageError(f"This is not a step of a plan: {shown(as_text(value))!a:.80}.", hint=hint) from error
         with self.lock:
             self.check_running()
             return self.append(record)
@@ -360,7 +369,7 @@ def _is_note(message: Message) -> bool:
     return message.role == "system" or (message.key or "").startswith(summaries.ASIDE_KEY)
 
 
-def _names_of(frozen: Frozen) -> dict[str, str]:
+def _names_of(frozen: TaskConfig) -> dict[str, str]:
     """The tools by the names that providers make of theirs."""
     return {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
 

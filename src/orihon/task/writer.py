@@ -9,10 +9,10 @@ from typing import Any
 
 from orihon.context.frame import Batch
 from orihon.context.view import RECORD_EVERY, record
-from orihon.errors import Conflict, OrihonError, StoreError
+from orihon.errors import Conflict, OrihonError, StoreError, UsageError
 from orihon.records import Event, Fold, Message, Record, TaskRow
 from orihon.stores.base import Lease
-from orihon.task.frozen import Frozen
+from orihon.task.config import TaskConfig
 from orihon.task.history import History, fold_records, load_view
 
 
@@ -26,13 +26,14 @@ class _Tagged(logging.LoggerAdapter[logging.Logger]):
 class Writer:
     """Appends records and takes in what they change; one lock for all threads of the process."""
 
-    def __init__(self, lease: Lease, frozen: Frozen) -> None:
-        self.lease, self.frozen, self.uuid = lease, frozen, lease.uuid
+    def __init__(self, lease: Lease, frozen: TaskConfig) -> None:
+        self.lease, self.frozen, self.uuid, self.funnel = lease, frozen, lease.uuid, lease.store.funnel
         self.lock = threading.RLock()
         self.log = _Tagged(logging.getLogger("orihon"), {"short": lease.uuid[:8]})
         self.row: TaskRow = lease.store.row(lease.uuid)
         self.history = History(lease.store, lease.uuid, frozen, last=lease.last(Message), last_event=lease.last(Event))
         self._in_doubt = False
+        lease.check = _check
 
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
@@ -43,6 +44,8 @@ class Writer:
                 self.history.remember(newest)
             else:  # it, or one before it, was in doubt
                 self.history.catch_up()
+            if record.tokens or self.lease.counter.name != self.history.counter.name:
+                self.history.counted_from = number + 1  # another one counted
         return number
 
     def event(self, type: str, **data: Any) -> int:
@@ -97,3 +100,13 @@ class Writer:
                 hint="engine.resume(uuid) goes on with a paused task.",
                 retryable=False,
             )
+
+
+def _check(record: Record) -> None:
+    """Refuse an event whose data no reader could use."""
+    if not isinstance(record, Event):
+        return
+    from orihon.context.events import problem  # noqa: PLC0415 - only events need the schemas
+
+    if reason := problem(record):
+        raise UsageError(f"It cannot be stored: {reason}.", hint="orihon.context.events describes the data of events.")

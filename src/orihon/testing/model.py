@@ -25,8 +25,8 @@ from typing import Any, Self
 from msgspec import Struct
 
 from orihon import yamlfile
-from orihon.context.wire import violations
 from orihon.errors import ModelError, ScriptError, UsageError
+from orihon.testing.wire_rules import violations
 
 FORM = 'Write a text, or {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}, or a whole reply.'
 

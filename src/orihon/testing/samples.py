@@ -6,9 +6,9 @@ import uuid as uuids
 from typing import Any
 
 from orihon import codec
-from orihon.keys import TaskKey
 from orihon.records import Event, Fold, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores.base import FORMAT
+from orihon.task_key import TaskKey
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

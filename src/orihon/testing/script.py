@@ -19,11 +19,11 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import NotFound, NotWritten, OrihonError, OutcomeUnknown, StoreUnavailable
-from orihon.keys import TaskKey
 from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import FORMAT, LISTS, Lease, Options, Store
 from orihon.stores.spill import SPILL_BYTES
+from orihon.task_key import TaskKey
 
 STORES = ("jsonl", "sqlite")  # those that outlive a process
 KINDS: tuple[type[Record], ...] = (Message, Summary, ToolCall, Event, PlanEntry)

@@ -149,6 +149,6 @@ def _object_or_text(text: str) -> Any:
         return {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text

@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import StoreError
-from orihon.secrets import KnownSecrets, mask_value
-from orihon.stores.files import directory_handle, disk_errors, make_directory, open_file, read_file, write_all
+from orihon.ingest import Funnel
+from orihon.stores.files import (
+    create_file,
+    directory_handle,
+    disk_errors,
+    make_directory,
+    read_file,
+    warn_if_open,
+    write_all,
+)
 
 log = logging.getLogger("orihon")
 
@@ -26,10 +34,11 @@ log = logging.getLogger("orihon")
 class ReplyCache:
     """Replies in one directory, private to its owner."""
 
-    def __init__(self, directory: Path, known: KnownSecrets | None = None) -> None:
-        self.directory, self.known = directory, known
+    def __init__(self, directory: Path, funnel: Funnel) -> None:
+        self.directory, self.funnel = directory, funnel
         with disk_errors(f"Replies cannot be cached in {directory}"):
             make_directory(directory)
+            warn_if_open(directory)
 
     def get(self, model: str, request: dict[str, Any]) -> dict[str, Any] | None:
         """The reply to exactly this request, if it was given before."""
@@ -40,7 +49,7 @@ class ReplyCache:
             reply: dict[str, Any] | None = kept["reply"] if kept["key"] == key else None
         except FileNotFoundError:
             return None
-        except (OSError, StoreError, ValueError, LookupError, TypeError) as error:
+        except (OSError, StoreError, ValueError, LookupError, TypeError, RecursionError) as error:
             log.debug("The cached reply %s cannot be used: %s", key[:12], type(error).__name__)
             return None
         log.debug("The reply of %s comes from the cache (%s)", model, key[:12])
@@ -48,7 +57,8 @@ class ReplyCache:
 
     def put(self, model: str, request: dict[str, Any], reply: dict[str, Any]) -> None:
         """Keep a reply."""
-        if mask_value(reply, known=self.known) is not reply:
+        kept = [model, reply]
+        if self.funnel.value(kept) != kept:
             log.debug("The reply of %s holds something secret and is not cached", model)
             return
         key = _key(model, request)
@@ -61,7 +71,7 @@ class ReplyCache:
     def _write(self, name: str, data: bytes) -> None:
         temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"  # several may have asked the same
         with directory_handle(self.directory) as place:
-            fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, place)
+            fd = create_file(temporary, place)
             try:
                 write_all(fd, data)
             except OSError:

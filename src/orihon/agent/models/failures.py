@@ -16,7 +16,7 @@ import httpx2
 from orihon.agent.models.overflow import is_overflow
 from orihon.agent.models.patience import Failure, told_seconds
 from orihon.errors import ContextOverflow, ModelError, UsageError
-from orihon.secrets import KnownSecrets, mask
+from orihon.redaction import KnownSecrets, mask
 
 MAX_WORDS_CHARS = 400
 FIRST_ERROR, SERVERS_FAULT = 400, 500  # of the statuses of HTTP

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from orihon.agent.models.base import Model
 from orihon.agent.models.patience import Patience
 from orihon.errors import UsageError
+from orihon.ingest import funnel_of
 from orihon.section import Secret, shown
 from orihon.settings import Provider, Settings
 
@@ -82,7 +83,7 @@ def _remote(provider: str, model: str, settings: Settings, cache: Path | None, p
     replies = None
     if cache is not None:
         try:
-            replies = importlib.import_module("orihon.agent.models.cache").ReplyCache(Path(cache), api.account.known)
+            replies = importlib.import_module("orihon.agent.models.cache").ReplyCache(Path(cache), funnel_of(settings))
         except BaseException:
             api.close()
             raise

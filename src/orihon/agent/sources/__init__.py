@@ -15,8 +15,7 @@ from typing import Literal
 from orihon.agent.sources.base import Arrivals, Comment, Item, Outcome, Source
 from orihon.agent.sources.prompt import prompt_of
 from orihon.errors import UsageError
-from orihon.secrets import KnownSecrets
-from orihon.section import Secret, each
+from orihon.ingest import funnel_of
 from orihon.settings import Settings
 
 __all__ = ["Arrivals", "Comment", "Item", "Outcome", "Source", "open_source", "prompt_of"]
@@ -31,20 +30,19 @@ def open_source(
     now: Callable[[], float] = time.time,
 ) -> Source:
     """The source of that name; `local` needs to know what: a file, a directory or a text."""
-    given = [setting.value.reveal() for setting in each(settings) if isinstance(setting.value, Secret)]
-    known = KnownSecrets.gather({}, given)
+    funnel = funnel_of(settings)
     if name == "local":
         from orihon.agent.sources.local import Local  # noqa: PLC0415 - only the source that is used is loaded
 
         if what is None:
             raise UsageError("The source local needs a file, a directory or a text.")
-        return Local(what, forge=settings.github, known=known)
+        return Local(what, forge=settings.github, funnel=funnel)
     if name == "github":
         from orihon.agent.sources.github import GitHub  # noqa: PLC0415
 
-        return GitHub(settings.github, known=known, sleep=sleep, now=now)
+        return GitHub(settings.github, funnel=funnel, sleep=sleep, now=now)
     if name == "gitlab":
         from orihon.agent.sources.gitlab import GitLab  # noqa: PLC0415
 
-        return GitLab(settings.gitlab, known=known, sleep=sleep, now=now)
+        return GitLab(settings.gitlab, funnel=funnel, sleep=sleep, now=now)
     raise UsageError(f"There is no source {name!a}.", hint="Allowed are local, github and gitlab.")

@@ -14,15 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-from orihon.agent.sources.base import Comment, Item, Outcome, same
+from orihon.agent.sources.base import Comment, Item, Outcome, masked, same
 from orihon.agent.sources.http import HURRY_SECONDS, PATIENCE_SECONDS, PAUSES, Client
 from orihon.agent.sources.labels import Change, change
 from orihon.agent.sources.prompt import MARK, is_ours, prompt_of, shortened
-from orihon.codec import clean_text
 from orihon.errors import SourceError
-from orihon.keys import TaskKey
-from orihon.secrets import KnownSecrets, mask
+from orihon.ingest import Funnel
 from orihon.settings import Forge
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -34,13 +33,13 @@ class ForgeSource(ABC):
 
     max_comment_chars: ClassVar[int] = 65_000
 
-    def __init__(self, forge: Forge, client: Client, known: KnownSecrets, sleep: Callable[[float], None]) -> None:
-        self.forge, self.client, self.known, self._sleep = forge, client, known, sleep
+    def __init__(self, forge: Forge, client: Client, funnel: Funnel, sleep: Callable[[float], None]) -> None:
+        self.forge, self.client, self.funnel, self._sleep = forge, client, funnel, sleep
         self.bot = forge.bot_name
         self._assigned: dict[TaskKey, None] = {}
 
     def prompt(self, item: Item) -> str:
-        return prompt_of(item, self.bot)
+        return prompt_of(masked(item, self.funnel), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         # first add, then remove: whoever dies in between leaves a label too many, which the next call mends
@@ -109,8 +108,7 @@ class ForgeSource(ABC):
             del self._assigned[next(iter(self._assigned))]
 
     def _outgoing(self, text: str, nonce: str) -> str:
-        masked = mask(clean_text(text), known=self.known)
-        return f"{shortened(self._harmless(masked), self.max_comment_chars)}\n\n{MARK.format(nonce)}"
+        return f"{shortened(self._harmless(self.funnel.text(text)), self.max_comment_chars)}\n\n{MARK.format(nonce)}"
 
     @staticmethod
     def _harmless(text: str) -> str:

@@ -21,8 +21,9 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import msgspec
 
 from orihon.agent.sources.prompt import word
+from orihon.coerce import decode_json
 from orihon.errors import SettingsError, SourceError, UsageError
-from orihon.secrets import KnownSecrets, mask
+from orihon.redaction import KnownSecrets, mask
 from orihon.section import Secret
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ class Client:
 
     def _decoded(self, answer: Answer, kind: type[T], path: str) -> T:
         try:
-            return msgspec.json.decode(answer.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return decode_json(answer.body, type=kind)
+        except ValueError as error:
             raise SourceError(
                 f"{self.name} answered {word(path)} with something unexpected ({word(str(error))}).",
                 status=answer.status,
@@ -338,8 +339,8 @@ def _seconds(text: str, now: float) -> float | None:
 def _message(body: bytes) -> str:
     """What the forge itself says about a refusal, in one line."""
     try:
-        said = msgspec.json.decode(body[:100_000])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = decode_json(body[:100_000])
+    except ValueError:
         return ""
     words = (said.get("message") or said.get("error")) if isinstance(said, dict) else None
     return word(words if isinstance(words, str) else str(words or "")).rstrip(".")

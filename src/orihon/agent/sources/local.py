@@ -25,14 +25,15 @@ import msgspec
 from msgspec import Struct
 
 from orihon.agent.sources import markdown
-from orihon.agent.sources.base import Comment, Item, Outcome, moment, same
+from orihon.agent.sources.base import Comment, Item, Outcome, masked, moment, same
 from orihon.agent.sources.labels import label_of
 from orihon.agent.sources.prompt import is_ours, prompt_of
 from orihon.codec import clean_text, now
+from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError
-from orihon.keys import TaskKey
-from orihon.secrets import KnownSecrets, mask
+from orihon.ingest import Funnel, shown
 from orihon.settings import Forge
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -55,8 +56,8 @@ class _State(Struct):
 class Local:
     """The source `local`."""
 
-    def __init__(self, what: str | Path, *, forge: Forge | None = None, known: KnownSecrets | None = None) -> None:
-        self.forge, self.known = forge or Forge(), known
+    def __init__(self, what: str | Path, *, forge: Forge | None = None, funnel: Funnel) -> None:
+        self.forge, self.funnel = forge or Forge(), funnel
         self.bot = self.forge.bot_name or BOT
         self._assigned: set[TaskKey] = set()
         self._state = _State("", [], {})  # of a text
@@ -86,7 +87,7 @@ class Local:
         return item
 
     def prompt(self, item: Item) -> str:
-        return prompt_of(item, self.bot)
+        return prompt_of(masked(item, self.funnel), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         def change(state: _State) -> None:
@@ -98,9 +99,14 @@ class Local:
     def say(self, key: TaskKey, text: str) -> str:
         def change(state: _State) -> str:
             at, number = now(), len(state.comments) + 1
-            body = mask(clean_text(text), known=self.known)
             state.comments.append(
-                {"id": str(number), "author": self.bot, "body": body, "created_at": at, "updated_at": at}
+                {
+                    "id": str(number),
+                    "author": self.bot,
+                    "body": self.funnel.text(text),
+                    "created_at": at,
+                    "updated_at": at,
+                }
             )
             return str(number)
 
@@ -111,7 +117,7 @@ class Local:
             found = next((one for one in state.comments if one["id"] == comment_id), None)
             if found is None:
                 raise SourceError(f"{key} has no comment {comment_id!a:.40}.", status=404, hint="It was deleted.")
-            found |= {"body": mask(clean_text(text), known=self.known), "updated_at": now()}
+            found |= {"body": self.funnel.text(text), "updated_at": now()}
 
         self._change(key, change)
 
@@ -142,11 +148,32 @@ class Local:
 
     def _keys(self) -> dict[TaskKey, Path | None]:
         if self.path is None:
-            return {TaskKey.local(_safe(_first_line(self.text), self.text)): None}
+            text = self._unsecret(self.text)
+            return {TaskKey.local(_safe(_first_line(text), text)): None}
         paths = [self.path]
         if self.path.is_dir():
             paths = sorted(path for path in self.path.glob("*.md") if path.is_file() and not path.name.startswith("."))
-        return {_key(path): path for path in paths}
+        found: dict[TaskKey, Path | None] = {}
+        for path in paths:
+            other = found.setdefault(self._key(path), path)
+            if other is not path:
+                raise SourceError(
+                    f"{path.name} and {other.name if other else ''} have the same name once secrets are hidden.",
+                    hint="Rename one of them, or see masking.kinds in docs/masking.md.",
+                )
+        return found
+
+    def _key(self, path: Path) -> TaskKey:
+        directory = [self._unsecret(part) for part in path.parent.resolve().parts]
+        place = hashlib.sha256(os.fsencode(Path(*directory))).hexdigest()[:8]
+        workspace = f"{_slug(directory[-1], 60).lower() or 'root'}-{place}"
+        return TaskKey.local(
+            _safe(self._unsecret(path.stem if path.suffix == ".md" else path.name)), workspace=workspace
+        )
+
+    def _unsecret(self, text: str) -> str:
+        """A text that a key is made of: a key is cut and hashed, so no secret may be in it before."""
+        return self.funnel.text(text)
 
     def _where(self, key: TaskKey) -> Path | None:
         keys = self._keys()
@@ -212,15 +239,10 @@ def _path(what: str | Path) -> Path | None:
         if short and Path(text).exists():
             return Path(text)
     if isinstance(what, Path) or (short and re.fullmatch(r"\S+\.(?:md|txt|markdown)|\.{0,2}/\S*", text)):
-        raise UsageError(f"There is no file {text!a:.200}.", hint="Check the path; a text has more than one word.")
+        raise UsageError(
+            f"There is no file {shown(text)!a:.200}.", hint="Check the path; a text has more than one word."
+        )
     return None
-
-
-def _key(path: Path) -> TaskKey:
-    directory = path.parent.resolve()
-    place = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
-    workspace = f"{_slug(directory.name, 60).lower() or 'root'}-{place}"
-    return TaskKey.local(_safe(path.stem if path.suffix == ".md" else path.name), workspace=workspace)
 
 
 def _safe(name: str, whole: str = "") -> str:
@@ -257,11 +279,11 @@ def _load(path: Path) -> _State:
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).", hint="Check its rights.") from error
     try:
-        value = msgspec.json.decode(data, type=dict[str, Any])
+        value = decode_json(data, type=dict[str, Any])
         comments = msgspec.convert(value.pop("comments", []), list[dict[str, Any]])
         found = [_completed(one, number, written) for number, one in enumerate(comments, 1)]
         status = msgspec.convert(value.pop("status", ""), str)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise SourceError(
             f"{path} is not what Orihon wrote ({error}).", hint="Mend the JSON, or take the file away to begin anew."
         ) from error

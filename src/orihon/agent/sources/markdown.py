@@ -23,7 +23,7 @@ MAX_BYTES = 1_000_000
 MAX_TITLE_CHARS = 100
 
 _FRONT = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
-_HEADING = re.compile(r"^#[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
 
 class Page(Struct, frozen=True):
@@ -61,10 +61,10 @@ def parse(text: str, name: str) -> Page:
     front, rest = _front(text)
     heading = _HEADING.search(rest)
     first = next((line.strip() for line in rest.splitlines() if line.strip()), "")
+    title = "" if heading is None else heading[1].rstrip(" \t#") or heading[1]
     if heading is not None and not rest[: heading.start()].strip():
-        title, rest = heading[1], rest[heading.end() :]
-    else:
-        title = heading[1] if heading is not None else first[:MAX_TITLE_CHARS] or name
+        rest = rest[heading.end() :]
+    title = title or first[:MAX_TITLE_CHARS] or name
     return Page(
         title=title.strip(),
         body=rest.strip(),

@@ -19,8 +19,9 @@ from orihon import codec
 from orihon.agent.sources.base import Source
 from orihon.agent.sources.prompt import seen, shortened, word
 from orihon.errors import SourceError
-from orihon.keys import TaskKey
+from orihon.ingest import shown
 from orihon.settings import ProgressComment
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
@@ -130,7 +131,9 @@ def rendered(report: Report, entries: list[str]) -> str:
         f"{report.calls} model calls" if report.calls else "",
     ]
     status = " · ".join(filter(None, [f"**{_line(report.status)}**" if report.status else "", *counts]))
-    said = "\n".join(f"> {line}" for line in shortened(seen(report.said).strip(), MAX_SAID_CHARS).split("\n") if line)
+    said = "\n".join(
+        f"> {line}" for line in shortened(seen(shown(report.said)).strip(), MAX_SAID_CHARS).split("\n") if line
+    )
     steps = "\n".join(f"- [{'x' if done else ' '}] {_line(step)}" for step, done in report.steps[:MAX_STEPS])
     heading = f"## {_line(report.title)}" if report.title else ""
     head = "\n\n".join(filter(None, [heading, status, _phases(report), said, steps]))
@@ -156,5 +159,5 @@ def _phases(report: Report) -> str:
 
 
 def _line(text: str) -> str:
-    """One line that cannot end the section it stands in."""
-    return word(text).replace("<", "&lt;")
+    """One line that cannot end the section it stands in, masked before it is cut."""
+    return word(shown(text)).replace("<", "&lt;")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from difflib import unified_diff
-from itertools import islice
 from typing import Literal
 
+from orihon.agent.tools.differences import whole_lines
 from orihon.agent.tools.writing import Change
 from orihon.errors import ToolError, UsageError
 from orihon.terminal import printable
@@ -16,7 +15,6 @@ Approve = Literal["ask", "edits", "all"]
 Kind = Literal["edit", "run"]
 Ask = Callable[[str], bool]
 
-MAX_DIFF_LINES = 60
 MAX_CHARS = 4000
 HINT = "Start it with --approve edits or --approve all, or where somebody can answer."
 
@@ -43,16 +41,9 @@ class Approval:
     def check_change(self, name: str, change: Change) -> None:
         """As above, for a change of a file; what is shown is the difference."""
         verb = "Make" if change.old is None else "Change"
-        self.check("edit", f"{name} of {change.path}", f"{verb} {change.path}?\n{difference(change)}")
-
-
-def difference(change: Change) -> str:
-    """The change as people read it."""
-    old = (change.old or b"").decode("utf-8", "replace").splitlines()
-    new = change.new.decode("utf-8", "replace").splitlines()
-    lines = list(islice(unified_diff(old, new, n=2, lineterm=""), 2, MAX_DIFF_LINES + 3))
-    more = ["…"] if len(lines) > MAX_DIFF_LINES else []
-    return "\n".join(lines[:MAX_DIFF_LINES] + more)
+        self.check(
+            "edit", f"{name} of {change.path}", f"{verb} {change.path}?\n{whole_lines(change.old or b'', change.new)}"
+        )
 
 
 def visible(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orihon.secrets import looks_secret, mask, masks_in
+from orihon.redaction import looks_secret, mask, masks_in
 
 # No pager, no colours, no questions: nobody sits at this terminal.
 QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,7 +1,8 @@
 """The part of a search that runs in a process of its own, because Python cannot stop an expression without end.
 
 Reads a request from its input: a JSON line, then names separated by NUL. Writes a JSON line for each match that is to
-be shown and one with the counts. It needs nothing but the standard library, so that it starts at once, and it opens
+be shown and one with the counts, or only one that says why the pattern is refused. To compile a pattern can take long
+as well, so it is done here. It needs nothing but the standard library, so that it starts at once, and it opens
 files below the directory it was given without going through any link.
 """
 
@@ -74,7 +75,11 @@ def main() -> None:
     """Answer the request on the input."""
     head, _, names = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
-    expression, most = re.compile(request["pattern"]), request["most"]
+    try:
+        expression, most = re.compile(request["pattern"]), request["most"]
+    except (re.error, OverflowError, RecursionError) as error:
+        print(json.dumps({"refused": str(error)}))  # noqa: T201
+        return
     opener = Opener(request["fd"])
     matches = files = looked = 0
     for name in names.split(b"\0") if names else ():

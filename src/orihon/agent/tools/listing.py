@@ -7,7 +7,6 @@ somebody else wrote may be the workspace.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import subprocess
 from collections import Counter
@@ -18,7 +17,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.globs import Rule, glob, ignored, rules_of
+from orihon.agent.tools import globs
+from orihon.agent.tools.globs import GlobError, Pattern, Rule, ignored, rules_of
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 
@@ -45,7 +45,7 @@ def list_files(workspace: Workspace, asked: ListFiles, environ: Mapping[str, str
     """One directory, or all files below it that fit a pattern."""
     fits = pattern_of(asked.glob)
     with workspace.directory(asked.path) as (fd, where):
-        below = sorted(name for name in files(workspace, where, fd, environ) if fits is None or fits.fullmatch(name))
+        below = sorted(name for name in files(workspace, where, fd, environ) if fits is None or fits.fits(name))
         top = "" if where == "." else f"{where}/"
         lines = below if fits is not None else _one_level(workspace, [name.removeprefix(top) for name in below], where)
     if not lines:
@@ -55,12 +55,12 @@ def list_files(workspace: Workspace, asked: ListFiles, environ: Mapping[str, str
     return "\n".join([*lines[:MAX_LISTED], *rest])
 
 
-def pattern_of(text: str) -> re.Pattern[str] | None:
+def pattern_of(text: str) -> Pattern | None:
     """The pattern that a model gave; one that cannot be read is refused."""
     try:
-        return glob(text) if text.strip() else None
-    except re.error as error:
-        raise ToolError(f"The glob {text!a} cannot be read: {error}.") from error
+        return globs.pattern_of(text) if text.strip() else None
+    except GlobError as error:
+        raise ToolError(f"The glob {text!a:.200} cannot be read: {error}.") from error
 
 
 def _one_level(workspace: Workspace, names: list[str], where: str) -> list[str]:

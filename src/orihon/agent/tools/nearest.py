@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 MAX_PLACES = 10
 MAX_LINES = 20_000  # of a file that is compared
 LIKENESS = 0.6
+LIKELY = 20  # texts that are compared letter by letter
 SHOWN_LINES = 12
 SHOWN_CHARS = 200
 
@@ -41,10 +44,12 @@ def nearest(piece: str, data: bytes) -> str:
     wanted = [line.strip() for line in piece.strip("\n").split("\n")]
     if not any(wanted) or len(lines) > MAX_LINES:
         return "Read the file, and copy the piece from there."
-    for at in range(len(lines) - len(wanted) + 1):
-        if lines[at] == wanted[0] and lines[at : at + len(wanted)] == wanted:
-            shown = numbered(data, at + 1, at + min(len(wanted), SHOWN_LINES))
-            return f"Only the white space differs; there it is:\n{shown}"
+    text = "\n".join(["", *lines, ""])
+    place = text.find("\n".join(["", *wanted, ""]))
+    if place >= 0:
+        at = text.count("\n", 0, place)
+        shown = numbered(data, at + 1, at + min(len(wanted), SHOWN_LINES))
+        return f"Only the white space differs; there it is:\n{shown}"
     best = _best(wanted, lines)
     if best is None:
         return "Nothing in it is like that; read it again."
@@ -54,14 +59,32 @@ def nearest(piece: str, data: bytes) -> str:
 def _best(wanted: list[str], lines: list[str]) -> int | None:
     """Where the piece begins, judged by the line of it that has most to say."""
     telling = max(range(len(wanted)), key=lambda number: len(wanted[number]))
-    word = _cut(wanted[telling])
-    near = get_close_matches(word, {_cut(line) for line in lines if line}, n=1, cutoff=LIKENESS)
+    near = alike(_cut(wanted[telling]), map(_cut, filter(None, lines)), most=1)
     if not near:
         return None
     places = [number for number, line in enumerate(lines) if _cut(line) == near[0]]
     begins = [max(0, number - telling) for number in places[:MAX_PLACES]]
-    text = "\n".join(wanted[:SHOWN_LINES])
-    return max(begins, key=lambda at: SequenceMatcher(None, text, "\n".join(lines[at : at + SHOWN_LINES])).ratio())
+    text = _beginning(wanted, 0)
+    return max(begins, key=lambda at: SequenceMatcher(None, text, _beginning(lines, at)).ratio())
+
+
+def alike(word: str, texts: Iterable[str], *, most: int) -> list[str]:
+    """The texts that are most like a word, the most alike first; only the likeliest are compared letter by letter."""
+    pairs = _pairs(word)
+
+    def shared(text: str) -> float:
+        return len(pairs & _pairs(text)) / (len(word) + len(text) + 1)
+
+    likely = heapq.nlargest(LIKELY, dict.fromkeys(texts), key=shared)
+    return get_close_matches(word, likely, n=most, cutoff=LIKENESS)
+
+
+def _pairs(text: str) -> set[str]:
+    return {text[place : place + 2] for place in range(len(text))}
+
+
+def _beginning(lines: list[str], at: int) -> str:
+    return "\n".join(map(_cut, lines[at : at + SHOWN_LINES]))
 
 
 def _cut(line: str) -> str:

@@ -22,7 +22,7 @@ LINE_BYTES = 4000  # a longer line is cut; nobody edits it by reading it
 MAX_PICTURE_BYTES = 5_000_000
 COUNTED_BYTES = 256_000_000  # the lines of a larger file are not counted
 SNIFFED = 8192
-_RANGE = re.compile(r"\s*(\d{1,12})?\s*(-)?\s*(\d{1,12})?\s*")
+_RANGE = re.compile(r"\s*+(\d{1,12})?\s*+(-)?\s*+(\d{1,12})?\s*+")  # possessive, so that no blanks are tried twice
 _PICTURES = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from orihon.errors import ToolError
 
 MAX_SHOWN = 200
 SECONDS = 30
+MAX_PATTERN_CHARS = 2000
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,15 +36,15 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def search(workspace: Workspace, asked: Search, environ: Mapping[str, str], *, seconds: float = SECONDS) -> str:
     """The lines that match, with how many there are."""
-    try:
-        re.compile(asked.pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        message = f"The pattern cannot be read: {error}. Put \\ before a character that is meant as itself."
-        raise ToolError(message) from error
+    if len(asked.pattern) > MAX_PATTERN_CHARS:
+        chars = f"{len(asked.pattern):,} characters; {MAX_PATTERN_CHARS:,} are allowed"
+        raise ToolError(f"The pattern has {chars}. Search for a part of it.")
     names = list(_names(workspace, asked, environ))
     request = {"pattern": asked.pattern, "most": MAX_SHOWN, "fd": workspace.fd}
     lines, whole = _asked(request, names, workspace.fd, seconds)
-    counts: dict[str, int] = lines.pop() if whole else {}
+    counts: dict[str, Any] = lines.pop() if whole else {}
+    if reason := counts.get("refused"):
+        raise ToolError(f"The pattern cannot be read: {reason}. Put \\ before a character that is meant as itself.")
     found = _by_file(lines)
     if not whole:
         note = f"The search was stopped after {seconds:g} s; use a simpler pattern, or narrow it with path or glob."
@@ -68,7 +68,7 @@ def _names(workspace: Workspace, asked: Search, environ: Mapping[str, str]) -> I
     except ToolError:
         pass  # a directory, or nothing, about which the next line speaks
     with workspace.directory(asked.path) as (fd, where):
-        found = (name for name in files(workspace, where, fd, environ) if fits is None or fits.fullmatch(name))
+        found = (name for name in files(workspace, where, fd, environ) if fits is None or fits.fits(name))
         yield from sorted(found, key=lambda name: (os.path.dirname(name), name))  # noqa: PTH120 - 200,000 of them
 
 

@@ -27,13 +27,16 @@ from msgspec import Meta
 from orihon.agent.tools import processes
 from orihon.agent.tools.environment import reduced
 from orihon.errors import ToolError
+from orihon.ingest import shown
 
 HEAD_BYTES, TAIL_BYTES = 20_000, 30_000
 ERROR_CHARS = 1500
+WORD_BYTES = 4096  # no secret is a longer word
 MAX_SECONDS = 3600.0
 CHUNK = 65_536
 PIPE_BYTES = 1 << 20  # what a pipe can hold at most
 _TICK = 0.05
+_SPACES = (b" ", b"\n", b"\t")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 Tell = Callable[[str], None]
@@ -76,8 +79,17 @@ class Output:
             self._drop(len(self.tail) - TAIL_BYTES)
         if not self.dropped:
             return plain(bytes(self.head + self.tail))
-        note = f"[… {self.dropped:,} bytes, {self.dropped_lines:,} lines, are left out here …]"
-        return f"{plain(bytes(self.head))}\n{note}\n{plain(bytes(self.tail))}"
+        head, tail = _whole_words(bytes(self.head), bytes(self.tail))
+        dropped = self.dropped + len(self.head) - len(head) + len(self.tail) - len(tail)
+        note = f"[… {dropped:,} bytes, {self.dropped_lines:,} lines, are left out here …]"
+        return f"{plain(head)}\n{note}\n{plain(tail)}"
+
+
+def _whole_words(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """The two without the word that was cut: half a secret is not recognised any more."""
+    end = 1 + max(head.rfind(space) for space in _SPACES)
+    begin = min((at for space in _SPACES if (at := tail.find(space)) >= 0), default=len(tail))
+    return head[:end] if len(head) - end <= WORD_BYTES else head, tail[begin:] if begin <= WORD_BYTES else tail
 
 
 def plain(data: bytes) -> str:
@@ -125,7 +137,7 @@ class Shell:
         if not in_time:
             self._end(marker, process)
             os.close(reading)
-            last = output.text().strip()[-ERROR_CHARS:]
+            last = shown(output.text().strip())[-ERROR_CHARS:]
             so_far = f" The end of what it said:\n{last}" if last else " It had said nothing."
             raise ToolError(f"The command ran longer than {seconds:g} s and was ended with all it started.{so_far}")
         if _readable(reading, 0) and not os.read(reading, 1):

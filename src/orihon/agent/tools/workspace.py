@@ -20,6 +20,7 @@ from orihon.errors import ToolError, UsageError
 
 MAX_LINKS = 40  # as the kernel has it
 MAX_PATH_CHARS = 4096
+MAX_NAMES = 10_000  # among which one is looked for that was perhaps meant
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not make us wait
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -230,11 +231,11 @@ def short(text: str) -> str:
 
 def _alike(place: Place) -> str:
     """Names in the same directory that were perhaps meant."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for those who mistyped
+    from orihon.agent.tools.nearest import alike  # noqa: PLC0415 - only for those who mistyped
 
     try:
-        names = sorted(os.listdir(place.within))
+        names = sorted(os.listdir(place.within))[:MAX_NAMES]
     except OSError:
         return ""
-    near = get_close_matches(place.name, names, n=3)
+    near = alike(place.name, names, most=3)
     return f" Did you mean {', '.join(near)}?" if near else ""

@@ -20,7 +20,7 @@ from orihon.agent.tools.nearest import lines_with, nearest, numbered
 from orihon.agent.tools.watching import Seen, Watch
 from orihon.agent.tools.workspace import Place, Workspace, open_file, said
 from orihon.errors import ToolError
-from orihon.secrets import masks_in
+from orihon.redaction import masks_in
 from orihon.stores.files import sync, write_all
 
 MAX_BYTES = 20_000_000  # what is held in memory to be changed

@@ -12,7 +12,7 @@ looks back no more than 20 blocks from a mark for what it has seen. A mark chang
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +22,7 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
+    arguments_of,
     native_items,
     object_of,
     pieces,
@@ -32,6 +33,7 @@ from orihon.context.wire.pieces import (
 from orihon.records import Message
 
 MAX_MARKS = 4
+MAX_PICTURE_CHARS = 5 * 1024 * 1024  # of base64; with a larger one the whole request is refused
 MARK_EVERY_BLOCKS = 15
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -48,7 +50,7 @@ def anthropic(
     turns: list[dict[str, Any]] = []
     for of_user, run in groupby(messages, key=lambda message: message.role in {"user", "system"}):
         if of_user:
-            shown = (pieces(message, load, IMAGES) for message in run if message.role == "user")
+            shown = (_pieces(message, load, IMAGES) for message in run if message.role == "user")
             _add(turns, "user", [block for blocks in map(_blocks, shown) for block in blocks])
         else:
             _add_loop(turns, list(run), model, load)
@@ -101,7 +103,12 @@ def _add(turns: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
 def _reply(message: Message, load: Load | None) -> list[Block]:
     text = text_of(message, load)
     calls = [
-        {"type": "tool_use", "id": wire_id(call.id, _ID), "name": call.name, "input": object_of(call, load)}
+        {
+            "type": "tool_use",
+            "id": wire_id(call.id, _ID),
+            "name": call.name,
+            "input": object_of(arguments_of(call, load)),
+        }
         for call in message.tool_calls
     ]
     return [_text(text), *calls] if text else calls
@@ -109,9 +116,13 @@ def _reply(message: Message, load: Load | None) -> list[Block]:
 
 def _result(message: Message, load: Load | None) -> Block:
     # the API takes nothing but text in the result of a failure
-    shown = pieces(message, load, () if message.is_error else IMAGES)
+    shown = _pieces(message, load, () if message.is_error else IMAGES)
     block = {"type": "tool_result", "tool_use_id": wire_id(message.tool_call_id or "", _ID), "content": _blocks(shown)}
     return block | {"is_error": True} if message.is_error else block
+
+
+def _pieces(message: Message, load: Load | None, images: Collection[str]) -> list[Piece]:
+    return pieces(message, load, images, max_chars=MAX_PICTURE_CHARS)
 
 
 def _blocks(shown: list[Piece]) -> list[Block]:

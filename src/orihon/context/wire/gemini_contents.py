@@ -19,6 +19,7 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
+    arguments_of,
     native_items,
     object_of,
     pieces,
@@ -69,10 +70,11 @@ def _reply(message: Message, model: str, load: Load | None, ids: dict[str, str])
     if items and not (must_sign and not called[0].get("thoughtSignature")):
         given = (part["functionCall"].get("id") for part in called)
         ids |= {call.id: theirs for call, theirs in zip(message.tool_calls, given, strict=True) if theirs}
-        return [part for part in items if part != {"text": ""}]
+        return [part for part in items if part.get("text") != "" or part.get("thoughtSignature")]
     text = text_of(message, load)
     calls: list[Part] = [
-        {"functionCall": {"name": call.name, "args": object_of(call, load)}} for call in message.tool_calls
+        {"functionCall": {"name": call.name, "args": object_of(arguments_of(call, load))}}
+        for call in message.tool_calls
     ]
     if must_sign:
         calls[0]["thoughtSignature"] = UNSIGNED

@@ -24,9 +24,8 @@ from orihon.context.wire.pieces import (
     text_of,
     words_of,
 )
+from orihon.parts import PICTURES
 from orihon.records import Message, Native
-
-PICTURES = "[pictures of the results above]"
 
 LONGEST_ID = 40
 

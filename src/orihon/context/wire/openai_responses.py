@@ -32,22 +32,26 @@ _ID = re.compile(r".{1,64}", re.DOTALL)
 def responses(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
     """A repaired list as the `input` of a response."""
     rendered: list[dict[str, Any]] = []
+    seen: set[str] = set()  # the ids of items, which name them once
     for message in messages:
         if message.role == "tool":
             shown = _content(pieces(message, load, IMAGES))
             call_id = wire_id(message.tool_call_id or "", _ID)
             rendered.append({"type": "function_call_output", "call_id": call_id, "output": shown})
         elif message.role == "assistant":
-            rendered += _reply(message, model, load)
+            rendered += _reply(message, model, load, seen)
         else:
             images = IMAGES if message.role == "user" else ()
             rendered.append(_said(message.role, _content(pieces(message, load, images))))
     return rendered or [_said("user", CONTINUE)]
 
 
-def _reply(message: Message, model: str, load: Load | None) -> list[dict[str, Any]]:
+def _reply(message: Message, model: str, load: Load | None, seen: set[str]) -> list[dict[str, Any]]:
     items = native_items(message, "responses", model, _ID)
-    if items and all(map(_can_be_sent, items)) and items[-1].get("type") != "reasoning":
+    ids = [str(item["id"]) for item in items if "id" in item]
+    is_new = len(set(ids)) == len(ids) and seen.isdisjoint(ids)
+    if items and is_new and all(map(_can_be_sent, items)) and items[-1].get("type") != "reasoning":
+        seen.update(ids)
         return items
     text = text_of(message, load)
     calls = [
@@ -74,7 +78,7 @@ def _content(shown: list[Piece]) -> str | list[dict[str, Any]]:
     if not any(isinstance(piece, Image) for piece in shown):
         return words_of(shown)
     return [
-        {"type": "input_image", "image_url": piece.source}
+        {"type": "input_image", "image_url": piece.source, "detail": "auto"}
         if isinstance(piece, Image)
         else {"type": "input_text", "text": piece}
         for piece in shown

@@ -31,7 +31,7 @@ def tools(schemas: Sequence[dict[str, Any]], api: str) -> list[dict[str, Any]]:
 
 def _function(schema: dict[str, Any]) -> dict[str, Any]:
     function = schema.get("function", schema)
-    if not isinstance(function, dict) or not function.get("name"):
+    if not isinstance(function, dict) or not function.get("name") or not isinstance(function["name"], str):
         raise UsageError(
             f"This tool has no name: {str(schema)[:200]}",
             hint='Describe it as {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}}.',

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orihon.errors import UsageError
-from orihon.ops.doctor.files import examine_files, is_store
+from orihon.ops.doctor.files import examine_files
 from orihon.ops.doctor.finding import Finding
 from orihon.ops.doctor.sqlite import examine_sqlite
 from orihon.ops.tally import Tally
-from orihon.stores import is_postgres, need_psycopg
+from orihon.stores import is_postgres
 from orihon.stores.files import disk_errors
+from orihon.stores.presence import SQLITE, require
 
-__all__ = ["Finding", "Tally", "examine", "require"]
-
-SQLITE = "sqlite:///"
+__all__ = ["Finding", "Tally", "examine"]
 
 
 def examine(
@@ -49,25 +48,3 @@ def _examine(url: str, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Fi
         yield from examine_sqlite(Path(url.removeprefix(SQLITE)), tally, fix=fix)
     else:
         yield from examine_files(Path(url), tally, fix=fix, rebuild=rebuild)
-
-
-def require(url: str) -> None:
-    """Refuse a place where there is no store, rather than make one there."""
-    if url == "memory:":
-        return
-    if is_postgres(url):
-        need_psycopg()
-        return  # whoever connects hears whether there is one
-    is_file = url.startswith(SQLITE)
-    place = Path(url.removeprefix(SQLITE))
-    if "\0" in url or (not is_file and "://" in url):
-        raise UsageError(
-            f"There is no store for {url!a}.", hint="Give a directory, sqlite:///FILE or postgresql://HOST/DATABASE."
-        )
-    if place.is_symlink():
-        raise UsageError(f"{place} is a link, which Orihon does not follow.", hint="Name the store itself.")
-    if is_file and not place.is_file():
-        raise UsageError(f"There is no file {place}.", hint="`orihon config` shows where the store is.")
-    if not is_file and not is_store(place):
-        reason = "there is no tasks.db and no running/ in it" if place.is_dir() else "there is no such directory"
-        raise UsageError(f"{place} is not a store: {reason}.", hint="`orihon config` shows where the store is.")

@@ -10,7 +10,7 @@ from orihon import codec
 from orihon.errors import Corrupt
 from orihon.ops.blobs import named
 from orihon.ops.doctor.finding import Finding, note, problem
-from orihon.ops.doctor.lists import LOST, TELL_EVERY
+from orihon.ops.doctor.lists import LOST, TELL_EVERY, UNUSED, flaw_of
 from orihon.ops.tally import Tally
 from orihon.records import Message, Record
 from orihon.stores.base import LISTS
@@ -48,6 +48,8 @@ def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, tally: Tall
             yield problem(where, f"The line says it is number {getattr(record, field)}. It is left as it is.")
         elif wrong:
             yield problem(where, f"{' and '.join(wrong)} beside the line differ from the line, which is what counts.")
+        if reason := flaw_of(record):
+            yield problem(where, f"The line cannot be used: {reason}. {UNUSED}")
         if b'"sha256":' in line:
             yield from _missing(uuid, record, has_blob, where)
     tally.add(records=count % TELL_EVERY, size_bytes=size)

@@ -14,15 +14,19 @@ from orihon.stores.checks import checked
 from orihon.stores.files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 TEMPORARY = re.compile(r"\..*\.new(-wal|-shm|-journal)?")
+OURS = re.compile(r"\.?(tasks\.db|search\.db|audit\.jsonl|mask\.key|pause_signal|stop_signal)([-.].*)?")
 FOLDERS = ("planning", "blobs")
 
 
 def look_at_entries(directory: int, where: str) -> Iterator[Finding]:
-    """A directory of the store and what is in it; not what is in directories inside it."""
+    """A directory of the store and what is in it; not what is in directories inside it.
+
+    A store may share its top directory with other files of the user, which are left alone.
+    """
     own = os.fstat(directory)
     yield from look_at_mode(own, where, PRIVATE_DIRECTORY)
     with os.scandir(directory) as entries:
-        for entry in entries:
+        for entry in (entry for entry in entries if where != "." or is_ours(entry.name)):
             here = f"{where}/{entry.name}" if where != "." else entry.name
             try:
                 found = entry.stat(follow_symlinks=False)
@@ -48,6 +52,11 @@ def look_at_mode(found: os.stat_result, where: str, private: int) -> Iterator[Fi
     mode = stat.S_IMODE(found.st_mode)
     if mode != private:
         yield problem(where, f"Its mode is {mode:04o}; it should be {private:04o}, for its owner only.", fixable=True)
+
+
+def is_ours(name: str) -> bool:
+    """Whether Orihon made a file of this name in the top directory of a store."""
+    return OURS.fullmatch(name) is not None
 
 
 def is_id(name: str) -> bool:

@@ -21,11 +21,6 @@ from orihon.stores.files import PRIVATE_DIRECTORY
 from orihon.stores.making import NEW, PLACES, TRASH
 
 
-def is_store(base: Path) -> bool:
-    """Whether a directory is a store, or was one once."""
-    return base.is_dir() and any(os.path.lexists(base / name) for name in (tables.NAME, *PLACES))
-
-
 def examine_files(base: Path, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
     """Look at everything, with `fix` repair what can be, with `rebuild` make `tasks.db` again first."""
     started = time.monotonic()

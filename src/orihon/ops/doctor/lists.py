@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 from orihon import codec
+from orihon.context.events import problem as problem_of
 from orihon.errors import Corrupt
 from orihon.ops.blobs import named
 from orihon.ops.doctor.finding import Finding, not_too_many, note, problem
 from orihon.ops.doctor.quiet import open_quietly, reason_of
 from orihon.ops.tally import Tally
-from orihon.records import Message, Record
+from orihon.records import Event, Message, Record
 from orihon.stores.base import LISTS
 from orihon.stores.files import exists
 from orihon.stores.index import CHANGED, WIDTH, Entry, Index
@@ -24,6 +25,7 @@ from orihon.stores.sources import Line, PlainSource, Source, lines_from, open_gz
 
 LOST = "That record is lost; its bytes are left as they are, and what stands before and after it is still read."
 BLOCK_BYTES = 1024 * 1024
+UNUSED = "Readers go on without it, and an export leaves it out; it stays where it is."
 TELL_EVERY = 1000  # lines
 
 
@@ -101,6 +103,8 @@ class ListLook:
                 record = None
             else:
                 newest = getattr(record, field)
+                if reason := flaw_of(record):
+                    yield problem(where, f"Line {number}: {reason}. {UNUSED}")
                 yield from self._named(record, line, number, where)
             if index is not None and index.differs(line, record):
                 yield problem(where, f"Line {number}: {CHANGED}. It can be read, but do not trust it.")
@@ -154,6 +158,11 @@ class ListLook:
                 "Its bytes are not those that were stored (their sha256 differs); whoever asks for it hears so. "
                 "What the line that names it says itself is still there.",
             )
+
+
+def flaw_of(record: Record) -> str:
+    """What is wrong with a record that can be read, but not used."""
+    return problem_of(record) if isinstance(record, Event) else ""
 
 
 def _opened(name: str, fd: int) -> Source:

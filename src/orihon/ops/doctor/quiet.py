@@ -20,8 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from orihon.coerce import decode_json
 from orihon.errors import OrihonError, StoreUnavailable
 from orihon.records import TaskRow
 from orihon.stores import lockfile, rows
@@ -63,7 +62,7 @@ def holder_of(within: int) -> str | None:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 with suppress(ValueError):
-                    holder = msgspec.json.decode(os.read(fd, 4096), type=lockfile.Holder)
+                    holder = decode_json(os.read(fd, 4096), type=lockfile.Holder)
                     return f"process {holder.process_id} on {holder.hostname}"
                 return "another process"
     except OSError:

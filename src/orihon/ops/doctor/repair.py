@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 from orihon.errors import Corrupt, LeaseHeld
-from orihon.ops.doctor.entries import FOLDERS, is_temporary
+from orihon.ops.doctor.entries import FOLDERS, is_ours, is_temporary
 from orihon.ops.doctor.finding import Finding
 from orihon.records import Record
 from orihon.stores import rows
@@ -17,6 +18,7 @@ from orihon.stores.database import Database
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
+    create_file,
     directory_handle,
     disk_errors,
     exists,
@@ -53,7 +55,7 @@ def mend_directories(base: Path) -> None:
         make_directory(base / name)
         (base / name).chmod(PRIVATE_DIRECTORY)
     with directory_handle(base) as directory:
-        _tidy(directory)
+        _tidy(directory, is_ours)
     with Bench(base) as bench:
         clear_up(bench)
 
@@ -81,9 +83,9 @@ def mend_task(bench: Bench, uuid: str, found: list[Finding]) -> None:
             lock.release()
 
 
-def _tidy(directory: int) -> None:
+def _tidy(directory: int, chosen: Callable[[str], bool] = bool) -> None:
     """Modes and temporary files, in a directory and in those of a task inside it."""
-    for name in os.listdir(directory):
+    for name in filter(chosen, os.listdir(directory)):
         with suppress(FileNotFoundError):  # tasks are made and deleted meanwhile
             _tidy_one(name, directory)
 
@@ -142,7 +144,7 @@ def _mend_index(uuid: str, directory: int) -> None:
 def _rebuild_index(log: Source, directory: int) -> None:
     old = Index(open_file("messages.idx", os.O_RDWR | os.O_CREAT, directory))
     try:
-        new = Index(open_file(".messages.idx.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, directory))
+        new = Index(create_file(".messages.idx.new", directory))
         try:
             rebuild(old, new, log, whole_size(log), _silence)
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from orihon.coerce import decode_json
 from orihon.ops.doctor.database import (
     BARE,
     being_deleted,
@@ -55,10 +56,8 @@ def _hides_the_rest(finding: Finding) -> bool:
 
 
 def _look_at_file(path: Path) -> Iterator[Finding]:
-    for end in ("", *BESIDE):
-        beside = Path(f"{path}{end}")
-        if beside.exists():
-            yield from look_at_mode(beside.lstat(), beside.name, PRIVATE_FILE)
+    for file in _files(path):
+        yield from look_at_mode(file.lstat(), file.name, PRIVATE_FILE)
     sound = True
     for finding in look_at_table(path, "integrity_check"):
         sound = False
@@ -73,13 +72,21 @@ def _look_at_file(path: Path) -> Iterator[Finding]:
             yield note(f"task {uuid}", f"Its holder, {holder}, is gone without giving the lease back.", fixable=True)
 
 
+def _files(path: Path) -> list[Path]:
+    return [
+        file
+        for end in ("", *BESIDE, "-reserve", ".mask.key", ".audit.jsonl")
+        if (file := Path(f"{path}{end}")).exists()
+    ]
+
+
 def _dead(path: Path) -> Iterator[tuple[str, Holder, str]]:
     """Leases whose holder certainly does not run any more."""
     with peek(path) as connection:
         for uuid, owner in connection.execute("SELECT uuid, lease_owner FROM tasks WHERE lease_owner IS NOT NULL"):
             try:
-                holder = msgspec.json.decode(owner, type=Holder)
-            except msgspec.DecodeError:
+                holder = decode_json(owner, type=Holder)
+            except ValueError:
                 continue  # written by hand; it expires
             if is_alive(holder) is False:
                 yield uuid, holder, owner
@@ -87,7 +94,9 @@ def _dead(path: Path) -> Iterator[tuple[str, Holder, str]]:
 
 def _mend(path: Path) -> None:
     dead = [(uuid, owner) for uuid, _, owner in _dead(path)]
-    with closing(Database(path, ("tasks", "lists"))) as database:  # opening it puts modes and columns right
+    for file in _files(path):
+        file.chmod(PRIVATE_FILE)  # before it is opened: SQLite gives this mode to the files that it makes beside it
+    with closing(Database(path, ("tasks", "lists"))) as database:  # opening it adds missing columns
         for uuid, owner in dead:
             database.change(FREE, uuid, owner)
 

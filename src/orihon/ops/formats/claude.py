@@ -14,7 +14,7 @@ from typing import Any
 from orihon.context.replies import reply_of
 from orihon.errors import OrihonError
 from orihon.ops.formats.origin import At, Said
-from orihon.ops.formats.saying import Names, Reply, call_of, content_of, saying, text_in, time_of
+from orihon.ops.formats.saying import Names, Reply, call_of, content_of, kind_of, saying, text_in, time_of
 from orihon.ops.formats.source import SessionFile
 from orihon.records import Message, Usage
 
@@ -25,7 +25,7 @@ _SESSION = ("sessionId", "session_id", "leafUuid")
 def fits(file: SessionFile) -> bool:
     """Whether the lines are those of Claude Code."""
     lines = [value for value in file.opening if isinstance(value, dict)]
-    kinds = {value.get("type") for value in lines if any(name in value for name in _SESSION)}
+    kinds = {kind_of(value) for value in lines if any(name in value for name in _SESSION)}
     return bool(kinds & _KINDS)
 
 
@@ -47,7 +47,7 @@ class _Reader:
             if message is None:
                 yield Said([(at, record)])
                 continue
-            if record["type"] == "assistant":
+            if kind_of(record) == "assistant":
                 if reply.origin and not reply.id == message.get("id") != "":
                     yield self._ended(reply)
                     reply = Reply()
@@ -62,7 +62,7 @@ class _Reader:
 
     def _message(self, record: Any) -> dict[str, Any] | None:
         """The message of a record that belongs to the conversation."""
-        if not isinstance(record, dict) or record.get("type") not in {"user", "assistant"}:
+        if not isinstance(record, dict) or kind_of(record) not in {"user", "assistant"}:
             return None
         message = record.get("message")
         if not isinstance(message, dict) or not isinstance(message.get("content"), str | list):
@@ -78,7 +78,7 @@ class _Reader:
     def _of_user(self, record: dict[str, Any], content: Any) -> list[Message]:
         timestamp = time_of(record.get("timestamp"))
         blocks = content if isinstance(content, list) else []
-        results = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_result"]
+        results = [block for block in blocks if isinstance(block, dict) and kind_of(block) == "tool_result"]
         messages = []
         for block in results:
             call_id = str(block.get("tool_use_id") or "")
@@ -97,9 +97,9 @@ def _add(reply: Reply, at: At, record: dict[str, Any], message: dict[str, Any]) 
     for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         if not isinstance(block, dict):
             continue
-        if block.get("type") == "text":
+        if kind_of(block) == "text":
             reply.text(block.get("text"))
-        elif block.get("type") == "tool_use":
+        elif kind_of(block) == "tool_use":
             reply.calls.append(call_of(block.get("id"), block.get("name"), block.get("input")))
     reply.model = text_in(message, "model") or reply.model
     reply.usage = _usage(message) or reply.usage

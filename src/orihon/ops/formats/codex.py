@@ -12,7 +12,7 @@ from typing import Any
 
 from orihon.errors import UsageError
 from orihon.ops.formats.origin import At, Said
-from orihon.ops.formats.saying import Names, Reply, call_of, content_of, saying, time_of
+from orihon.ops.formats.saying import Names, Reply, call_of, content_of, kind_of, saying, text_in, time_of
 from orihon.ops.formats.source import SessionFile
 from orihon.records import Message
 
@@ -26,8 +26,8 @@ _ROLES = {"user": "user", "developer": "system", "system": "system"}
 def fits(file: SessionFile) -> bool:
     """Whether the lines are those of a rollout, or of the log of the terminal."""
     lines = [value for value in file.opening if isinstance(value, dict)]
-    wrapped = any(value.get("type") in _ENVELOPES and "payload" in value for value in lines)
-    bare = bool(lines) and "instructions" in lines[0] and any(value.get("type") in _BARE for value in lines)
+    wrapped = any(kind_of(value) in _ENVELOPES and "payload" in value for value in lines)
+    bare = bool(lines) and "instructions" in lines[0] and any(kind_of(value) in _BARE for value in lines)
     return wrapped or bare or _is_screen(lines)
 
 
@@ -77,14 +77,14 @@ def _item(record: Any) -> tuple[str, dict[str, Any]]:
     """What kind of line it is, and the item of the API in it."""
     if not isinstance(record, dict):
         return "", {}
-    kind, payload = record.get("type"), record.get("payload")
+    kind, payload = kind_of(record), record.get("payload")
     if kind in _ENVELOPES and isinstance(payload, dict):
-        return str(kind), payload
+        return kind, payload
     return ("response_item", record) if kind in _BARE else ("", {})
 
 
 def _is_models(item: dict[str, Any]) -> bool:
-    return item.get("type") in _CALLS or (item.get("type") == "message" and item.get("role") == "assistant")
+    return kind_of(item) in _CALLS or (kind_of(item) == "message" and item.get("role") == "assistant")
 
 
 def _add(reply: Reply, item: dict[str, Any]) -> None:
@@ -101,14 +101,14 @@ def _add(reply: Reply, item: dict[str, Any]) -> None:
 
 def _other(item: dict[str, Any], names: Names, timestamp: str) -> Message | None:
     """A result, or what somebody else than the model said."""
-    if item.get("type") in _OUTPUTS:
+    if kind_of(item) in _OUTPUTS:
         call_id = str(item.get("call_id") or "")
         output = item.get("output")
         failed = isinstance(output, dict) and output.get("success") is False
         content = content_of(output.get("content") or "" if isinstance(output, dict) else output or "")
         fields = {"tool_call_id": call_id, "tool_name": names.of(call_id), "timestamp": timestamp}
         return saying("tool", content, is_error=failed, **fields)
-    if item.get("type") == "message" and item.get("role") in _ROLES:
+    if kind_of(item) == "message" and text_in(item, "role") in _ROLES:
         content = content_of(item.get("content") or "")
         return saying(_ROLES[item["role"]], content, timestamp=timestamp) if content else None  # type: ignore[arg-type]
     return None

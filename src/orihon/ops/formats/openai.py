@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from orihon.context.wire import openai
 from orihon.context.wire.pieces import Load
 from orihon.ops.formats.origin import At, Said
 from orihon.ops.formats.saying import Names, call_of, content_of, saying, text_in, time_of
 from orihon.ops.formats.source import SessionFile
 from orihon.records import Call, Message
+from orihon.terminal import json_line
 
 _ROLES = {role: role for role in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 
@@ -62,7 +61,8 @@ def chat_message(record: Any, names: Names) -> Message | None:
     """One message of OpenAI's, or of an agent that writes them so."""
     if not _is_message(record):
         return None
-    calls = [call for item in record.get("tool_calls") or () if (call := _call(item)) is not None]
+    given = record.get("tool_calls")
+    calls = [call for item in (given if isinstance(given, list) else ()) if (call := _call(item)) is not None]
     if isinstance(legacy := record.get("function_call"), dict):
         calls.append(call_of("", legacy.get("name"), legacy.get("arguments")))
     role = _ROLES[record["role"]]
@@ -82,7 +82,7 @@ def chat_message(record: Any, names: Names) -> Message | None:
 def openai_lines(messages: Iterator[Message], load: Load) -> Iterator[str]:
     """Messages as lines; the pictures of results follow in a message of the user's, where OpenAI takes them."""
     for _, run in groupby(messages, key=lambda message: message.role == "tool" or message.seq):
-        yield from (msgspec.json.encode(rendered).decode() for rendered in openai(list(run), load=load))
+        yield from (json_line(rendered) for rendered in openai(list(run), load=load))
 
 
 def _call(item: Any) -> Call | None:
@@ -93,7 +93,7 @@ def _call(item: Any) -> Call | None:
 
 
 def _is_message(record: Any) -> bool:
-    return isinstance(record, dict) and record.get("role") in _ROLES and ("content" in record or "tool_calls" in record)
+    return text_in(record, "role") in _ROLES and ("content" in record or "tool_calls" in record)
 
 
 def _conversation(record: Any) -> list[Any] | None:

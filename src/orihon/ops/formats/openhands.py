@@ -100,7 +100,7 @@ def _failed(event: dict[str, Any]) -> bool:
     extras = event.get("extras")
     metadata = extras.get("metadata") if isinstance(extras, dict) else None
     code = event.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
-    return event["observation"] == "error" or code not in {0, None, -1}
+    return event["observation"] == "error" or (isinstance(code, int) and code not in {0, -1})
 
 
 def _events(run: Any) -> list[Any] | None:

@@ -12,14 +12,18 @@ out of the record and a mark is left in its place; the rest is kept beside the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
-from orihon.records import Message
+from orihon.coerce import decode_json
+from orihon.errors import Corrupt
+from orihon.records import Message, Record
 
 FIELD = "imported"
 MARK = "$orihon"
+MAX_GAP = 100  # items of a list that may be missing before one
 SHORTEST = 64  # a shorter text is kept twice rather than marked
 
 _ARGUMENTS = frozenset(("input", "arguments", "args"))
@@ -66,9 +70,10 @@ def _without(value: Any, marks: dict[str, list[Any]], name: str) -> Any:
     if not isinstance(value, dict):
         return value
     if name in _ARGUMENTS and marks:
-        text = msgspec.json.encode(value).decode()
-        if text in marks:
-            return {MARK: [*marks[text], "json"]}
+        with suppress(UnicodeEncodeError):  # half a character: the message has another one in its place
+            text = msgspec.json.encode(value).decode()
+            if text in marks:
+                return {MARK: [*marks[text], "json"]}
     if MARK in value:
         return {MARK: ["as it is", value]}
     return {key: _without(item, marks, key) for key, item in value.items()}
@@ -86,31 +91,43 @@ def _texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[Any], str]]:
 
 
 def _marked(mark: Any, messages: Sequence[Message]) -> Any:
-    first, *path = mark
-    if first == "as it is":
+    first, *path = mark if isinstance(mark, list) and mark else [None]
+    if first == "as it is" and path:
         return path[0]
-    value: Any = messages[first]
-    for step in path:
-        if step == "json":
+    value: Any = messages
+    for step in (first, *path):
+        if step == "json" and isinstance(value, str):
             return _json(value)
-        value = value[step] if isinstance(step, int) else getattr(value, step)
+        value = _step(value, step)
     return value
+
+
+def _step(value: Any, step: Any) -> Any:
+    """One step into a message; a mark from elsewhere leads nowhere else."""
+    if isinstance(step, int) and isinstance(value, list | tuple) and 0 <= step < len(value):
+        return value[step]
+    if isinstance(step, str) and isinstance(value, Record) and step in value.__struct_fields__:
+        return getattr(value, step)
+    raise Corrupt("The file that the task was imported from cannot be told again: a mark in it leads nowhere.")
 
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except ValueError:  # a mask can make it something else
         return text
 
 
 def _place(container: Any, at: At, record: Any) -> None:
+    step: Any
     step, *rest = at
-    if isinstance(container, list) and isinstance(step, int):
+    if isinstance(container, list) and isinstance(step, int) and step < len(container) + MAX_GAP:
         container += [None] * (step + 1 - len(container))
+    elif not (isinstance(container, dict) and isinstance(step, str)):
+        raise Corrupt("The file that the task was imported from cannot be told again: its parts do not fit together.")
     if not rest:
         container[step] = record
         return
-    if container[step] is None:
+    if container[step] is None if isinstance(container, list) else container.get(step) is None:
         container[step] = [] if isinstance(rest[0], int) else {}
     _place(container[step], rest, record)

@@ -43,9 +43,10 @@ def _part(block: Any) -> Part | None:
         return Part(type="text", text=block)
     if not isinstance(block, dict) or not isinstance(block.get("type", ""), str):
         return None
-    if block.get("type") in _WORDS or (not block.get("type") and isinstance(block.get("text"), str)):
+    kind = kind_of(block)
+    if kind in _WORDS or (not kind and isinstance(block.get("text"), str)):
         return Part(type="text", text=block["text"]) if isinstance(block.get("text"), str) else None
-    if block.get("type") not in {"image", "image_url", "input_image"}:
+    if kind not in {"image", "image_url", "input_image"}:
         return None
     try:
         made = message_of("user", [block]).content
@@ -72,6 +73,11 @@ def time_of(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def kind_of(value: Any) -> str:
+    """The `type` of a record; empty when it has none, or one that is no text."""
+    return text_in(value, "type")
 
 
 def text_in(value: Any, *names: str) -> str:

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from orihon.codec import depth_fits
+from orihon.coerce import decode_json
 from orihon.errors import UsageError
 from orihon.stores.files import disk_errors
 
@@ -79,12 +79,16 @@ class SessionFile:
 
 
 def value_of(data: bytes) -> Any:
-    """The value of a JSON text; the text itself when it is none."""
+    """The value of a JSON text; the text itself when it is none, or nested deeper than a store keeps it."""
     data = data.removeprefix(_BOM)
     try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        pass
+        value = decode_json(data)
+    except ValueError:
+        value = _tolerantly(data)
+    return value if depth_fits(value) else data.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _tolerantly(data: bytes) -> Any:
     text = data.decode("utf-8", "replace")
     try:
         return json.loads(text, parse_constant=str)  # NaN, and half characters, which the strict decoder refuses

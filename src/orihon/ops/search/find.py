@@ -22,7 +22,7 @@ from orihon.ops.search.place import index_path, with_index
 from orihon.ops.search.words import Term, match_of, pattern_of, terms_of
 from orihon.ops.tally import Tally
 from orihon.records import Status, TaskRow
-from orihon.stores.base import Query
+from orihon.stores.lookup import row_if_there
 
 MOST = 500  # places that are weighed
 WEIGHED_CHARS = 4_000_000  # of all of them together
@@ -80,7 +80,7 @@ def search(
     path = index_path(desk.store)
     if rebuild and path is not None:
         remove(path)
-    desk.looked("search", text=wanted.text)
+    desk.trail.asked("search", wanted.user, text=wanted.text, **({"of": wanted.user} if wanted.user else {}))
 
     def filled(index: Index) -> dict[str, list[Place]]:
         fill(desk.store, index, tell=tell)
@@ -92,8 +92,8 @@ def search(
     for uuid, those in ranked:
         if len(found) >= wanted.limit:
             break
-        row = next(iter(desk.rows(Query(uuid=uuid, limit=1))), None)
-        if row is not None and row.uuid == uuid and desk.allows(row):  # it may be gone since
+        row = row_if_there(desk.store, uuid, user=desk.who.scope)
+        if row is not None:  # it may be gone since
             found.append(_found(row, those))
     return found
 
@@ -102,7 +102,7 @@ def _places(desk: Desk, index: Index, wanted: Wanted, terms: list[Term]) -> dict
     user = wanted.user if desk.who.admin else desk.who.user
     if not desk.who.admin and wanted.user not in {None, desk.who.user}:
         return {}
-    having = {"u": digest(user)} if user is not None else {}
+    having = {"u": digest(desk.store.funnel.user(user))} if user is not None else {}
     having |= {"k": digest(wanted.key)} if wanted.key is not None else {}
     more, values = _conditions(wanted)
     rows = index.database.all(_FOUND.format(more=more), match_of(terms, **having), *values, MOST)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from orihon.errors import Corrupt, StoreError
 from orihon.ops.search.words import words_of
 from orihon.stores.database import Database
-from orihon.stores.files import PRIVATE_FILE, disk_errors
+from orihon.stores.files import disk_errors, open_file
 
 VERSION = "1"
 KINDS = ("system", "user", "assistant", "tool", "summary")
@@ -67,8 +67,7 @@ class Index:
     def alone(self) -> Iterator[bool]:
         """Whether nobody else is writing the index; he who is has all the time he wants, and others do not wait."""
         with disk_errors(f"{self.path} cannot be locked"):
-            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self.path.with_name(f"{self.path.name}-lock"), flags, PRIVATE_FILE)
+            fd = open_file(self.path.with_name(f"{self.path.name}-lock"), os.O_CREAT | os.O_RDWR)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +128,7 @@ def who_of(user: str | None, key: str) -> str:
 
 def digest(text: str) -> str:
     """A name as one word of plain letters."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:20]
+    return hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest()[:20]
 
 
 def unpacked(text: bytes) -> str:

@@ -64,11 +64,13 @@ def progress_of(notes: dict[str, Any]) -> Progress | None:
 
 def stored_progress(store: Store, uuid: str) -> Progress | None:
     """The progress of any run, read from its newest events; None when they cannot be read."""
+    from orihon.context.events import sound  # noqa: PLC0415 - only reading needs the schemas
+
     try:
         newest = list(store.read(uuid, Event, first=-2 * RECORD_EVERY))  # a record of the whole view is among so many
     except StoreError:
         return None
-    return progress_of(view(newest).state.notes)
+    return progress_of(view(sound(newest)).state.notes)
 
 
 def advanced(plan: Plan, progress: Progress | None) -> Plan:

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from orihon.errors import StoreError
-from orihon.keys import TaskKey
 from orihon.planning.history.progress import advanced, stored_progress
 from orihon.planning.history.steps import marked, revised, settled
 from orihon.planning.schema import Plan, Reflection, ReplanDecision, Revision, Value, Verification, value_of
 from orihon.records import PlanEntry, Status, TaskRow, ToolCall
 from orihon.stores.base import Query, Store
+from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 

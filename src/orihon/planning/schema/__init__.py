@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from orihon.codec import clean_text, clean_value
+from orihon.coerce import decode_json
 from orihon.errors import ModelError
 from orihon.planning.schema.reading import MAX_ITEMS, gaps, read
 from orihon.planning.schema.values import (
@@ -137,8 +138,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     candidates = [text, said, *_FENCED.findall(said), said[said.find("{") : said.rfind("}") + 1]]
     for candidate in candidates:
         try:
-            data = msgspec.json.decode(candidate)
-        except (ValueError, RecursionError):
+            data = decode_json(candidate)
+        except ValueError:
             continue
         if isinstance(data, dict):
             yield data

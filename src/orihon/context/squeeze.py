@@ -1,0 +1,126 @@
+"""The last resort when a window is too full: stubs, the oldest units, and calls that can be spared.
+
+Nothing here decides how much has to go; `window` asks for one step after the other. Each step makes something smaller,
+so the steps come to an end, and what is left then is bounded whatever the log holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from orihon.context.fold import fold_content, words
+from orihon.context.pick import LEFT_OUT, StandIn, apply
+from orihon.context.ranges import Ranges, contains, joined
+from orihon.context.shelf import Draft
+from orihon.context.tree import Limits
+from orihon.context.units import units_of
+from orihon.records import Message
+
+LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
+
+
+MakeStub = Callable[[Message, int, AbstractSet[str]], StandIn]
+
+
+class Squeezer:
+    """The stand-ins, and what is left out whole, while a window is made smaller."""
+
+    def __init__(
+        self,
+        whole: Mapping[int, Message],
+        stand_ins: dict[int, StandIn],
+        hidden: Ranges,
+        *,
+        always: AbstractSet[int],
+        make_stub: MakeStub,
+    ) -> None:
+        self.stand_ins, self.hidden = stand_ins, hidden
+        self.done: set[int] = set()  # what cannot be made smaller at this cap
+        self._whole, self._always, self._make_stub = whole, always, make_stub
+
+    def make_smaller(self, draft: Draft, cap: int, excess: float, *, but: Iterable[int]) -> bool:
+        """Put stubs in place of messages with more than `cap` tokens, the largest first, until the excess is gone."""
+        free = self._whole.keys() - {*but, *self.done}
+        large = {
+            message.seq: message.tokens  # what stands for missing results has the number of the call
+            for message in reversed(draft.messages)
+            if message.tokens > cap and message.seq in free and message.role != "system"
+        }
+        for seq, tokens in sorted(large.items(), key=lambda item: item[::-1], reverse=True):
+            if excess <= 0:
+                break
+            made = self._make_stub(self._whole[seq], cap, calls_left_out(self.stand_ins.get(seq)))
+            self.stand_ins[seq] = made
+            self.done.add(seq)
+            excess -= tokens - made.tokens
+        return bool(large)
+
+    def leave_out_oldest(self, draft: Draft, excess: int) -> bool:
+        """Leave out the oldest units, as many as the excess takes: not the newest, and none that is always shown."""
+        costs: Counter[int] = Counter()
+        for message in draft.messages:
+            costs[message.seq] += message.tokens
+        found: list[int] = []
+        for unit in self._units()[:-1]:
+            seqs = [message.seq for message in unit]
+            if excess > 0 and self._always.isdisjoint(seqs):
+                found += seqs
+                excess -= sum(costs[seq] for seq in seqs)
+        self._hide(found)
+        return bool(found)
+
+    def leave_out_calls(self) -> bool:
+        """Leave out the older half of the calls of the newest unit, with their results; it keeps one at least."""
+        units = self._units()
+        if not units or units[-1][0].seq in self._always:
+            return False
+        head, *results = units[-1]
+        left = calls_left_out(self.stand_ins.get(head.seq))
+        ids = list(dict.fromkeys(call.id for call in head.tool_calls if call.id not in left))
+        spare = left | {*ids[: len(ids) // 2]}
+        if spare == left:
+            return False
+        self.stand_ins[head.seq] = self._make_stub(head, LEAST_TOKENS, spare)
+        self._hide([result.seq for result in results if result.tool_call_id in spare])
+        return True
+
+    def _units(self) -> list[list[Message]]:
+        return units_of(message for seq, message in self._whole.items() if not contains(self.hidden, seq))
+
+    def _hide(self, seqs: Iterable[int]) -> None:
+        self.hidden = joined((*self.hidden, *((seq, seq) for seq in seqs)))
+
+
+def calls_left_out(stand_in: StandIn | None) -> AbstractSet[str]:
+    """Return the calls that a stand-in does not show."""
+    return {call for call, arguments in (stand_in.arguments if stand_in else {}).items() if arguments == LEFT_OUT}
+
+
+def stub(
+    message: Message,
+    cap: int,
+    *,
+    count: Callable[[Message], int],
+    handle: str,
+    ui: Limits,
+    without: AbstractSet[str] = frozenset(),
+) -> StandIn:
+    """Return a stand-in of about `cap` tokens, without some of the calls."""
+    text = words(message, handle=handle)
+    small = {call.id: "{}" for call in message.tool_calls if call.blob or len(call.arguments) > cap}
+    small |= dict.fromkeys(without, LEFT_OUT)
+    gap = f"[…{len(without):,} calls{handle and ', '}{handle}]" if without else ""
+    chars = cap * 4
+    if message.tool_calls and count(apply(message, StandIn(message.seq, gap, small))) >= cap:
+        chars = LEAST_TOKENS - 1  # the calls alone are too long: no word that is left out would help
+    while True:
+        shown = fold_content(text, max_chars=chars, handle=handle, ui=ui)
+        made = StandIn(message.seq, "\n".join(filter(None, (shown, gap))), small)
+        tokens = count(msgspec.structs.replace(apply(message, made), tokens=0))
+        if tokens <= cap or chars < LEAST_TOKENS:
+            return msgspec.structs.replace(made, tokens=tokens)
+        chars //= 2

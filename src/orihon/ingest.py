@@ -1,0 +1,399 @@
+"""The one gate that every string passes before it is stored, logged, exported or shown: cleaned and masked.
+
+A store calls `Funnel.admit` on every record before its first byte is written, so windows, summaries, handoffs, exports
+and searches are made of masked text. The gate walks the fields of a record by their types: a new field of text is
+masked without a line here, and a field of a type that the gate does not know is an error. What passes unmasked is
+exempt by its form, not by its name: numbers, the words of a `Literal`, our own timestamps and SHA-256 sums. Pictures,
+archives and the files of checkpoints are not masked, on purpose.
+
+An id that holds a secret becomes `[KIND]-tag`. The tag is a keyed hash of the id (BLAKE2b, a MAC) under a random key of
+the store. Equal ids get equal tags in every process that opens the store, so a call and its result still pair up,
+and different ids get different tags (64 bits). Nobody can compute a tag without the key, so nobody can test a guess,
+not even of a short password. The key is in no task, log, export, copy or backup.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from weakref import WeakSet
+
+import msgspec
+
+from orihon.codec import as_text, clean_text, clean_value, json_or_text
+from orihon.embedded import (
+    bytes_with_text,
+    decoded,
+    encoded_like,
+    holds_binary,
+    in_quotes,
+    is_base64,
+    is_binary,
+    is_plain_text,
+    split_data_url,
+    text_in,
+)
+from orihon.errors import UsageError, mask_with
+from orihon.parts import is_textual
+from orihon.records import (
+    Blob,
+    Call,
+    Event,
+    Fold,
+    Message,
+    Metadata,
+    Native,
+    Part,
+    Record,
+    Summary,
+    TaskRow,
+    ToolCall,
+)
+from orihon.redaction import MASKS, KnownSecrets, mask, mask_value, masks_in
+from orihon.section import secrets_in
+from orihon.settings import Settings
+from orihon.task_key import TaskKey
+from orihon.terminal import printable
+
+R = TypeVar("R", bound=Record)
+Way = Callable[["Funnel", Any], Any]  # how the value of a field is admitted
+
+_OWN_KEY = os.urandom(32)
+_TAG_BYTES = 8
+_LONGEST_PLAIN, _MOST_PLAIN = 200, 4096  # characters of an id that is remembered as harmless, and how many are
+_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")  # no digit, so that no tag looks like a secret
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_NONE, _STRUCT = type(None), type(Record)
+
+
+class Funnel:
+    """The gate of one store: the values that are known to be secret, the kinds to mask, and the key of masked ids."""
+
+    def __init__(
+        self,
+        known: KnownSecrets | None = None,
+        kinds: frozenset[str] | None = None,
+        key: Callable[[], bytes] = lambda: _OWN_KEY,
+    ) -> None:
+        self.known, self.kinds, self._key = known, kinds, functools.cache(key)
+        self._plain: set[str] = set()  # ids without a secret: the same tools and models are named again and again
+
+    def text(self, text: str) -> str:
+        """Return a text as it may be stored: the same object when there is nothing to clean or to hide."""
+        return self._mask(clean_text(text), known=self.known, kinds=self.kinds)
+
+    def value(self, value: Any) -> Any:
+        """Return a value of JSON as it may be stored."""
+        return mask_value(clean_value(value), known=self.known, kinds=self.kinds, by=self._mask)
+
+    def arguments(self, text: str) -> str:
+        """Return the arguments of a call, which are JSON; a value of many lines is looked at as it was meant."""
+        masked = self.text(text)
+        if "\\" not in masked:
+            return masked
+        value = json_or_text(masked)
+        admitted = self.value(value)
+        return masked if admitted == value else msgspec.json.encode(admitted).decode()
+
+    def id(self, text: str) -> str:
+        """Return an id as it may be stored; one that holds a secret becomes another one that is as unique."""
+        if text in self._plain:
+            return text
+        clean = self._id(text, self.kinds)
+        if clean == text and len(text) <= _LONGEST_PLAIN:
+            self._plain = self._plain if len(self._plain) < _MOST_PLAIN else set()
+            self._plain.add(text)
+        return clean
+
+    def user(self, text: str) -> str:
+        """Return the name of a user; an address stays, because accounts, settings and roles are compared by it."""
+        return self._id(text, (MASKS if self.kinds is None else self.kinds) - {"EMAIL"})
+
+    def key(self, key: TaskKey) -> TaskKey:
+        """Return a task key as it may be stored, with a unique name in place of each part that holds a secret."""
+        parts = {
+            "owner": "/".join(map(self._segment, key.owner.split("/"))),
+            "repo": self._segment(key.repo),
+            "task_id": self._segment(key.task_id),
+        }
+        changes = {name: part for name, part in parts.items() if part != getattr(key, name)}
+        return msgspec.structs.replace(key, **changes) if changes else key
+
+    def key_text(self, text: str) -> str:
+        """Return the string of a task key as it may be stored; what is no key is masked as text."""
+        try:
+            key = TaskKey.parse(text)
+        except UsageError:
+            return self.text(text)
+        admitted = self.key(key)
+        return text if admitted is key else str(admitted)
+
+    def data(self, data: bytes, *, textual: bool = False) -> bytes:
+        """Return the bytes of a blob as they may be stored: text is masked, a picture or an archive is not."""
+        found = text_in(data, textual=textual)
+        if found is None:
+            return data
+        texts = found.text.split("\0")  # as in the environment of a process
+        masked = [self._mask(text, known=self.known, kinds=self.kinds) for text in texts]
+        return data if masked == texts else found.encoded("\0".join(masked))
+
+    def admit(self, record: R) -> R:
+        """Return a record as it may be stored: the same object when there was nothing to clean or to hide."""
+        changes: dict[str, Any] = {}
+        for name, (way, kind) in _ways(type(record)).items():
+            value = getattr(record, name)
+            if value and isinstance(value, kind):  # what is of another kind is refused by the codec
+                admitted = way(self, value)
+                if admitted is not value and admitted != value:
+                    changes[name] = admitted
+        if isinstance(record, Part) and record.data:
+            data = self._base64(record.data, textual=is_textual(record))
+            changes |= {} if data == record.data else {"data": data}
+        if not changes:
+            return record
+        return msgspec.structs.replace(record, **changes, **_flags(record, changes))
+
+    def row_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return changes of a task's row as they may be stored."""
+        ways = _ways(TaskRow)
+        texts = {name: value for name, value in changes.items() if name in ways and value and isinstance(value, str)}
+        return {**changes, **{name: ways[name][0](self, text) for name, text in texts.items()}}
+
+    def _id(self, text: str, kinds: frozenset[str] | None) -> str:
+        clean = clean_text(text)
+        masked = mask(clean, known=self.known, kinds=kinds)
+        if masked == clean:
+            return clean
+        tag = hashlib.blake2b(clean.encode("utf-8", "surrogatepass"), key=self._key(), digest_size=_TAG_BYTES)
+        return f"{min(masks_in(masked))}-{tag.hexdigest().translate(_LETTERS)}"
+
+    def _segment(self, part: str) -> str:
+        """A part of a task key, which holds no brackets; a number is no secret."""
+        admitted = part if part.isdecimal() else self.id(part)
+        return part if admitted == part else admitted.replace("[", "").replace("]", "").lower()
+
+    def _mask(self, text: str, *, known: KnownSecrets | None, kinds: frozenset[str] | None) -> str:
+        """A text without its secrets, also where it is base64, or has base64 in quotes; pictures stay as they are."""
+        whole = is_base64(text)
+        if whole and holds_binary(text):
+            return text
+        masked = mask(text, known=known, kinds=kinds)
+        if whole:
+            return masked if masked != text else self._look_inside(text)
+        return in_quotes(masked, self._look_inside)
+
+    def _look_inside(self, data: str) -> str:
+        """Base64 with the text in it masked; the same object when it holds none, or no secret."""
+        raw = bytes_with_text(data)
+        if raw is None:
+            return data
+        masked = self.data(raw)
+        return data if masked == raw else encoded_like(masked, data)
+
+    def _base64(self, data: str, *, textual: bool = False) -> str:
+        """The data of a part: base64 of a text is masked inside, and what is not base64 is text itself."""
+        raw = decoded(data, textual=textual)
+        if raw is None:
+            return self.text(data)
+        masked = self.data(raw, textual=textual)
+        if masked != raw:
+            return encoded_like(masked, data)
+        # a token of letters and digits decodes as well, to bytes that are neither a text nor a picture
+        return data if is_binary(raw) or is_plain_text(raw) else self.text(data)
+
+
+# the ways of single fields
+
+
+def _time(funnel: Funnel, text: str) -> str:
+    return text if _TIME.fullmatch(text) else funnel.text(text)
+
+
+def _sha256(funnel: Funnel, text: str) -> str:
+    return text if _SHA256.fullmatch(text) else funnel.text(text)
+
+
+def _content(funnel: Funnel, content: str | list[Part]) -> str | list[Part]:
+    if isinstance(content, str):
+        return funnel.text(content)
+    parts: list[Part] = _each(Funnel.admit)(funnel, content)
+    return parts
+
+
+def _url(funnel: Funnel, url: str) -> str:
+    """An address; one that holds the data itself is looked into."""
+    inline = split_data_url(url)
+    head = inline.head if inline else ""
+    part = Part(type="file", data=url[len(head) :])
+    return funnel.text(head) + (funnel.admit(part).data or "") if head else funnel.text(url)
+
+
+def _native(funnel: Funnel, native: Native) -> Native | None:
+    """The provider's payload: a signature vouches for the very text, so what has to be masked goes whole."""
+    admitted = funnel.admit(native)
+    return admitted if admitted.items == native.items else None
+
+
+def _by_call(funnel: Funnel, arguments: dict[str, str]) -> dict[str, str]:
+    return {funnel.id(call): funnel.text(text) for call, text in arguments.items()}
+
+
+def _each(way: Way) -> Way:
+    """The way of a list: the same list when none of its items changed."""
+
+    def admit(funnel: Funnel, items: list[Any]) -> list[Any]:
+        admitted = [way(funnel, item) for item in items]
+        return items if all(a is b for a, b in zip(admitted, items, strict=True)) else admitted
+
+    return admit
+
+
+# the fields whose way does not follow from their type: ids above all, which stay unique
+WAYS: dict[tuple[type[Record], str], Way | None] = {
+    (Blob, "sha256"): _sha256,
+    (Call, "arguments"): Funnel.arguments,
+    (Call, "id"): Funnel.id,
+    (Call, "name"): Funnel.id,
+    (Event, "type"): Funnel.id,
+    (Fold, "arguments"): _by_call,
+    (Message, "content"): _content,
+    (Message, "key"): Funnel.id,
+    (Message, "model"): Funnel.id,
+    (Message, "native"): _native,
+    (Message, "tool_call_id"): Funnel.id,
+    (Message, "tool_name"): Funnel.id,
+    (Metadata, "user"): Funnel.user,
+    (Native, "api"): Funnel.id,
+    (Native, "model"): Funnel.id,
+    (Part, "data"): None,  # what it is depends on the other fields; see `Funnel.admit`
+    (Part, "media_type"): Funnel.id,
+    (Part, "type"): Funnel.id,
+    (Part, "url"): _url,
+    (Summary, "model"): Funnel.id,
+    (TaskRow, "last_activity"): Funnel.id,
+    (TaskRow, "linked_key"): Funnel.key_text,
+    (TaskRow, "task_key"): Funnel.key_text,
+    (TaskRow, "user"): Funnel.user,
+    (ToolCall, "call_id"): Funnel.id,
+    (ToolCall, "tool"): Funnel.id,
+}
+
+
+@functools.cache  # msgspec resolves the types from text, which takes 0.4 ms
+def _ways(kind: type[Record]) -> dict[str, tuple[Way, type]]:
+    """How each field of a record that can hold text is admitted, and of what kind its values are."""
+    found = {field.name: _way_of_field(kind, field) for field in msgspec.structs.fields(kind)}
+    return {name: (way, _KINDS.get(way, object)) for name, way in found.items() if way is not None}
+
+
+def _way_of_field(kind: type[Record], field: msgspec.structs.FieldInfo) -> Way | None:
+    if (kind, field.name) in WAYS:
+        return WAYS[kind, field.name]
+    return _time if field.name == "timestamp" or field.name.endswith("_at") else _way_of(field.type)
+
+
+def _way_of(given: Any) -> Way | None:
+    """How a value of a type is admitted; None when it holds no text."""
+    origin, inner = get_origin(given), [one for one in get_args(given) if one is not _NONE]
+    if given in _NUMBERS or origin is Literal or (origin is tuple and not any(map(_way_of, inner))):
+        return None
+    if given in _WHOLE or origin is dict or inner == [Any]:
+        way: Way | None = _WHOLE.get(given, Funnel.value)
+        return way
+    if isinstance(given, _STRUCT) and issubclass(given, Record):
+        return Funnel.admit
+    if origin is list:
+        way = _way_of(inner[0])
+        return None if way is None else _each(way)
+    if origin is Annotated or len(inner) == 1:  # with its bounds, or None
+        return _way_of(inner[0])
+    raise TypeError(f"the funnel has no way for {given}")
+
+
+_NUMBERS = frozenset((int, float, bool))
+_KINDS: dict[Way, type] = {Funnel.key: TaskKey} | dict.fromkeys(
+    (Funnel.text, Funnel.id, Funnel.user, Funnel.key_text, Funnel.arguments, _time, _sha256, _url), str
+)
+_WHOLE: dict[Any, Way] = {str: Funnel.text, Any: Funnel.value, TaskKey: Funnel.key}
+
+
+def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
+    """What a message and a call say of themselves: whether a text was cleaned, and whether something was masked."""
+    if isinstance(record, Call):
+        hidden = (
+            changes[name] != clean_text(getattr(record, name)) for name in ("name", "arguments") if name in changes
+        )
+        return {"masked": record.masked or any(hidden)}
+    if not isinstance(record, Message) or "content" not in changes:
+        return {}
+    given = msgspec.to_builtins(record.content)
+    clean = clean_value(given)
+    return {
+        "cleaned": record.cleaned or clean != given,
+        "masked": record.masked or msgspec.to_builtins(changes["content"]) != clean,
+    }
+
+
+def funnel_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Funnel:
+    """Return the gate that the settings ask for; it knows the secrets that the process was given."""
+    given = KnownSecrets.gather(os.environ if environ is None else environ, list(secrets_in(settings)))
+    return Funnel(given, settings.masking.chosen)
+
+
+# what is logged and what people are told
+
+_guard = threading.Lock()
+_listening: WeakSet[Funnel] = WeakSet()
+
+
+def listen(funnel: Funnel) -> Funnel:
+    """Mask what is logged, and what people are told, by this gate as well, as long as it is used."""
+    with _guard:
+        _listening.add(funnel)
+    return funnel
+
+
+def shown(text: str) -> str:
+    """Return a text as it may be logged, or shown to people."""
+    with _guard:
+        gates = {(id(one.known), one.kinds): one for one in _listening}
+    for gate in gates.values() or (_default(),):
+        text = gate.text(text)
+    return text
+
+
+mask_with(shown)
+
+
+@functools.cache
+def _default() -> Funnel:
+    return Funnel(KnownSecrets.gather(os.environ))
+
+
+def _on_one_line(text: str) -> str:
+    return printable(text).replace("\n", "\\n")
+
+
+def mask_line(record: logging.LogRecord) -> bool:
+    """Mask a line of the log before any handler sees it; a filter, which lets every line through.
+
+    What could steer a terminal or begin a line of its own is shown as its code.
+    """
+    try:
+        said = record.getMessage()
+    except Exception as error:  # noqa: BLE001 - a value of the caller's can do anything when it is read
+        said = f"{as_text(record.msg)} ({type(error).__name__}: its values cannot be shown)"
+    record.msg, record.args = _on_one_line(shown(said)), None
+    if record.exc_info:
+        told = logging.Formatter().formatException(record.exc_info)
+        masked = printable(shown(told))
+        if masked != told:  # a handler that formats the error itself would show what it holds
+            record.exc_info, record.exc_text = None, masked
+    return True

@@ -1,0 +1,182 @@
+"""The audit: one line for each look at a store and for each refused attempt, appended and masked.
+
+It is the file `audit.jsonl` of a store of files, and a table where many machines share one database. A line says who,
+when, through which command, at what, what of it was read, and whether it was refused. A token is never in it.
+
+{"timestamp": "2024-01-15T10:30:00.000Z", "user": "alice", "admin": false, "through": "show", "at": "task", "uuid": …,
+ "read": ["messages"]}
+{"timestamp": "2024-01-15T10:31:00.000Z", "user": "bob", "admin": false, "through": "show", "at": "task", "uuid": …,
+ "denied": true}
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from orihon import codec
+from orihon.access import Principal, Trail
+from orihon.coerce import decode_json
+from orihon.errors import StoreError, UsageError
+from orihon.ingest import Funnel
+from orihon.stores import is_postgres, open_store
+from orihon.stores.base import Options, Store
+from orihon.stores.files import disk_errors, open_file, write_all
+from orihon.stores.presence import require
+
+if TYPE_CHECKING:
+    from orihon.stores.postgres import PostgresStore
+    from orihon.stores.postgres_server import Server
+
+log = logging.getLogger("orihon")
+
+ADD = "WITH added AS (INSERT INTO audit (line) VALUES (%s)) SELECT 1"  # whoever adds need not be able to read
+PAGE = "SELECT id, line FROM audit WHERE id > %s ORDER BY id LIMIT 1000"
+
+
+class Audit(ABC):
+    """The lines about looks at a store."""
+
+    def __init__(self, funnel: Funnel) -> None:
+        self.funnel = funnel
+
+    @abstractmethod
+    def append(self, line: bytes) -> None:
+        """Put a line at the end."""
+
+    @abstractmethod
+    def lines(self) -> Iterator[bytes]:
+        """All lines, the oldest first."""
+
+    def add(self, **what: Any) -> None:
+        """Append a line; a look that cannot be written down is not prevented, but the log says so."""
+        line = {"timestamp": codec.now()} | self.funnel.value(what) | {"user": self.funnel.user(what["user"])}
+        try:
+            self.append(msgspec.json.encode(line))
+        except StoreError as error:
+            log.warning("The audit could not be written: %s", error)
+
+
+class AuditFile(Audit):
+    """The file `audit.jsonl` of a store."""
+
+    def __init__(self, path: Path, funnel: Funnel) -> None:
+        super().__init__(funnel)
+        self.path = path
+
+    def append(self, line: bytes) -> None:
+        with disk_errors(str(self.path)):
+            file = open_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                write_all(file, line + b"\n")
+            finally:
+                os.close(file)
+
+    def lines(self) -> Iterator[bytes]:
+        if not self.path.exists():
+            return
+        with disk_errors(str(self.path)):
+            opened = os.fdopen(open_file(self.path, os.O_RDONLY), "rb")
+        with opened as lines:
+            yield from lines
+
+
+class AuditTable(Audit):
+    """The table `audit` of a PostgreSQL database: what people did on all machines, in one place."""
+
+    def __init__(self, server: Server, funnel: Funnel) -> None:
+        super().__init__(funnel)
+        self._server = server
+
+    def append(self, line: bytes) -> None:
+        self._server.change(ADD, line)
+
+    def lines(self) -> Iterator[bytes]:
+        page: list[tuple[Any, ...]] = [(0, b"")]
+        while page := self._server.all(PAGE, page[-1][0]):
+            yield from (line for _, line in page)
+
+
+def write_denial(url: str, options: Options, who: Principal, through: str, at: str, **what: Any) -> None:
+    """Write a refused attempt to the audit of a store, if the store is there."""
+    try:
+        require(url)
+    except UsageError:
+        return  # without a store there is no audit
+    try:
+        with open_store(url, options) as store:
+            Trail(audit_of(store), who, through).denied(at, **what)
+    except StoreError as error:
+        log.warning("A refused attempt could not be written to the audit: %s", error)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the audit."""
+
+    timestamp: str
+    user: str = ""
+    admin: bool = False
+    through: str = ""  # the command, or the page
+    at: str = ""  # what kind of thing
+    uuid: str | None = None
+    query: Any = None
+    read: list[str] = []  # which parts of a task
+    denied: bool = False  # it was refused
+    more: dict[str, Any] = {}  # what else the line says, such as the words of a search
+    line: dict[str, Any] = {}  # all that it says, as it is stored
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which looks; every condition that is given must hold."""
+
+    user: str | None = None
+    uuid: str | None = None  # also its beginning
+    through: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def fits(self, look: Look) -> bool:
+        """Whether a look is one of them."""
+        return (
+            self.user in {None, look.user}
+            and (self.uuid is None or (look.uuid or "").startswith(self.uuid))
+            and self.through in {None, look.through}
+            and (self.since is None or look.timestamp >= self.since)
+            and (self.until is None or look.timestamp <= self.until)
+        )
+
+
+def looks(audit: Audit | None, chosen: Filter, limit: int) -> list[Look]:
+    """The newest looks, the newest last; a line that cannot be read is left out."""
+    newest: deque[Look] = deque(maxlen=limit)
+    for line in () if audit is None else audit.lines():
+        with suppress(ValueError):
+            look = _look(decode_json(line, type=dict[str, Any]))
+            if chosen.fits(look):
+                newest.append(look)
+    return list(newest)
+
+
+def _look(line: dict[str, Any]) -> Look:
+    own = {name: value for name, value in line.items() if name in _OWN}
+    more = {name: value for name, value in line.items() if name not in own}
+    return msgspec.convert(own | {"more": more, "line": line}, Look)
+
+
+_OWN = frozenset(Look.__struct_fields__) - {"more", "line"}
+
+
+def audit_of(store: Store) -> Audit | None:
+    """The audit of a store; one that lives in memory has none."""
+    if is_postgres(store.url):
+        return AuditTable(cast("PostgresStore", store).server, store.funnel)
+    path = store.beside("audit.jsonl")
+    return None if path is None else AuditFile(path, store.funnel)

@@ -1,0 +1,157 @@
+"""What a task works on: `github/acme/shop/issue/27`.
+
+The string is canonical: two keys are the same thing if and only if their strings are equal, and `TaskKey.parse`
+reads it back. Forges do not tell `Acme` from `acme`, so the string is in lower case; the fields keep what was given.
+Keys come from outside (web hooks, command lines, files) and end up in paths, queries and pages, so every part is
+checked against a short list of what is allowed rather than searched for what is not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, NoReturn
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from orihon.coerce import text_of, unwrapped
+from orihon.errors import UsageError
+
+MAX_SEGMENT = 100
+MAX_OWNER = 255
+MAX_PROJECT = 2**53 - 1  # the largest number that every reader of JSON keeps
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_.\-]{1,100}", re.ASCII)
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}", re.ASCII)
+
+TYPES = {
+    "github": ("issue", "pull_request"),
+    "gitlab": ("issue", "merge_request"),
+    "local": ("issue", "conversation"),
+}
+
+
+class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
+    """The thing a task works on; its string names it everywhere."""
+
+    task_source: str
+    owner: str = ""
+    repo: str = ""
+    task_type: str
+    task_id: str
+    project_id: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
+
+    SOURCES: ClassVar[tuple[str, ...]] = tuple(TYPES)
+
+    def __post_init__(self) -> None:
+        for name in ("task_source", "owner", "repo", "task_type", "task_id"):
+            value = getattr(self, name)
+            if type(value) is not str:  # of a subclass; a number is the caller's mistake
+                force_setattr(self, name, text_of(value, f"The {name} of a task key"))
+        _check(self)
+
+    @classmethod
+    def github(
+        cls, owner: str, repo: str, *, issue: int | str | None = None, pull_request: int | str | None = None
+    ) -> TaskKey:
+        """An issue or a pull request on GitHub."""
+        kind, number = _only_one(issue=issue, pull_request=pull_request)
+        return cls(task_source="github", owner=owner, repo=repo, task_type=kind, task_id=number)
+
+    @classmethod
+    def gitlab(
+        cls,
+        owner: str = "",
+        repo: str = "",
+        *,
+        project_id: int | None = None,
+        issue: int | str | None = None,
+        merge_request: int | str | None = None,
+    ) -> TaskKey:
+        """An issue or a merge request on GitLab, by path (`group/subgroup`, `repo`) or by project id."""
+        kind, number = _only_one(issue=issue, merge_request=merge_request)
+        return cls(task_source="gitlab", owner=owner, repo=repo, project_id=project_id, task_type=kind, task_id=number)
+
+    @classmethod
+    def local(cls, name: str, *, workspace: str = "") -> TaskKey:
+        """A text or a file on this machine; the workspace keeps equal names in two directories apart."""
+        return cls(task_source="local", repo=workspace, task_type="issue", task_id=name)
+
+    @classmethod
+    def parse(cls, text: str) -> TaskKey:
+        """Read the canonical string back."""
+        parts = text_of(text, "A task key").split("/")
+        if len(parts) < 3:  # noqa: PLR2004 - source, type and id
+            _refuse("A task key", text, "source/owner/repo/type/id, such as github/acme/shop/issue/27")
+        source, *place, kind, number = parts
+        if source == "gitlab" and len(place) == 1:
+            project = _NUMBER.fullmatch(place[0]) or _refuse("A GitLab project id", place[0], "a positive number")
+            return cls(task_source=source, project_id=int(project[0]), task_type=kind, task_id=number)
+        owner, repo = "/".join(place[:-1]), place[-1] if place else ""
+        return cls(task_source=source, owner=owner, repo=repo, task_type=kind, task_id=number)
+
+    def __str__(self) -> str:
+        place = str(self.project_id) if self.project_id is not None else f"{self.owner}/{self.repo}".lower().strip("/")
+        return "/".join(part for part in (self.task_source, place, self.task_type, self.task_id) if part)
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, TaskKey) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def key_of(value: TaskKey | str) -> TaskKey:
+    """A key, or the one that a string names."""
+    if isinstance(value, TaskKey):
+        return value
+    return TaskKey.parse(text_of(value, "A task key", hint="Give a TaskKey, or such as github/acme/shop/issue/27."))
+
+
+def _check(key: TaskKey) -> None:
+    kinds = TYPES.get(key.task_source) or _refuse("A task source", key.task_source, f"one of {', '.join(TYPES)}")
+    if key.task_type not in kinds:
+        _refuse(f"A task type of {key.task_source}", key.task_type, f"one of {', '.join(kinds)}")
+    if key.task_source == "local":
+        _check_local(key)
+        return
+    if not _NUMBER.fullmatch(key.task_id):
+        _refuse("A task id", key.task_id, "a positive number, such as 27")
+    if key.project_id is None:
+        _check_path(key)
+    elif key.task_source != "gitlab" or key.owner or key.repo or not 1 <= key.project_id <= MAX_PROJECT:
+        _refuse("A project id", key.project_id, "a positive number, on gitlab only, and without owner and repo")
+
+
+def _check_local(key: TaskKey) -> None:
+    if not _NAME.fullmatch(key.task_id) or key.task_id.endswith("."):
+        _refuse("The name of a local task", key.task_id, "1 to 64 letters, digits, `_`, `-` or `.`, a letter first")
+    if key.owner or key.project_id is not None or (key.repo and not _is_segment(key.repo)):
+        _refuse("A workspace", key.repo or key.owner, "up to 100 letters, digits, `_`, `-` or `.`")
+
+
+def _check_path(key: TaskKey) -> None:
+    groups = key.owner.split("/") if key.task_source == "gitlab" else [key.owner]
+    if len(key.owner) > MAX_OWNER or not all(map(_is_segment, groups)):
+        _refuse("An owner", key.owner, "up to 100 letters, digits, `_`, `-` or `.` (on gitlab, groups with `/`)")
+    if not _is_segment(key.repo):
+        _refuse("A repository", key.repo, "up to 100 letters, digits, `_`, `-` or `.`")
+
+
+def _is_segment(text: str) -> bool:
+    return bool(_SEGMENT.fullmatch(text)) and text not in {".", ".."}
+
+
+def _only_one(**given: int | str | None) -> tuple[str, str]:
+    named = [(kind, str(unwrapped(number))) for kind, number in given.items() if number is not None]
+    if len(named) != 1:
+        _refuse("A task key", dict(named), f"exactly one of {', '.join(given)}")
+    return named[0]
+
+
+def _refuse(what: str, found: Any, allowed: str) -> NoReturn:
+    shown = ascii(found)
+    if len(shown) > MAX_SEGMENT:  # not cut: half a secret would not be recognised where this is logged
+        shown = f"a text of {len(shown)} characters"
+    raise UsageError(f"{what} cannot be {shown}.", hint=f"Allowed is {allowed}.")

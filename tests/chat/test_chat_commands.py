@@ -1,0 +1,324 @@
+"""Every slash command, as it is typed."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import orihon
+from chat.chatting import Table, Typist, messages
+from orihon.chat import book
+from orihon.chat.terminal.commands import COMMANDS
+from orihon.settings import McpServer, Settings
+
+LONG = "The total of the basket is wrong when it holds more than three apples of the same kind. " * 30
+
+
+@pytest.fixture
+def engine(tmp_path):
+    with orihon.open(f"sqlite:///{tmp_path / 'contexts.db'}", settings=Settings()) as engine:
+        yield engine
+
+
+@pytest.fixture
+def table(engine, tmp_path):
+    (tmp_path / "desk").mkdir()
+    return Table(engine, tmp_path / "desk")
+
+
+def test_help_lists_every_command(table):
+    """In the language of the terminal; one alone when it is named."""
+    face = table.sit("/help", "/help compact", "/help /undo")
+    assert [line.split()[0] for line in face.shown[0].splitlines()] == [command.name for command in COMMANDS]
+    assert face.shown[1].startswith("/compact [FOCUS]  summarise")
+    assert face.shown[2].startswith("/undo  take back")
+    table.words = type(table.words)("ja")
+    assert "古い部分を要約" in table.sit("/help", name="another").shown[0]
+
+
+def test_the_table_is_whole(root):
+    """Each has a help in both languages, a name of its own, and a place in the documentation."""
+    page = (root / "docs" / "chat.md").read_text("utf-8")
+    assert [command.name for command in COMMANDS if f"`{command.name}" not in page] == []
+    assert all(set(command.help) == {"en", "ja"} for command in COMMANDS)
+    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+
+
+def test_one_that_is_not_there(table):
+    """The name is shown as text."""
+    face = table.sit("/nope\x1b[2J now", "/")
+    assert [message for message, _ in face.errors] == [
+        "There is no command /nope\\x1b[2J.",
+        "There is no command /.",
+    ]
+    assert "begin with a space" in face.errors[0][1]
+
+
+class TestCompact:
+    def test_it_shows_the_summary_and_what_it_saved(self, table):
+        """/undo takes it back, and the window is what it was."""
+        table.script(*[f"Answer {number}. {LONG}" for number in range(6)])
+        windows = []
+
+        def look(chat):
+            windows.append(chat.conversation.task.window().openai())
+
+        face = table.sit(*[f"Question {number}" for number in range(6)], look, "/compact", look, "/undo", look)
+        saved = next(re.search(r"(\d+) messages are summarised: ([\d,]+) tokens became ([\d,]+)", note) for note in
+                     face.notes if "summarised" in note)  # fmt: skip
+        before, after = (int(count.replace(",", "")) for count in saved.groups()[1:])
+        assert before > after > 0
+        assert face.shown[0]
+        assert len(str(windows[1])) < len(str(windows[0]))
+        assert windows[2] == windows[0]
+        assert "Taken back: the summary." in face.notes
+
+    def test_a_focus_is_for_the_model(self, table):
+        """Which knows what matters; without one, nobody is asked."""
+        summary = "- [m3] the apples cost three\n" * 3
+        table.script(*[f"Answer {number}. {LONG}" for number in range(6)], summary)
+        face = table.sit(*[f"Question {number}" for number in range(6)], "/compact the price of apples")
+        assert "the apples cost three" in face.shown[0]
+
+    def test_too_short(self, table):
+        table.script("Hello.")
+        assert "nothing to gain" in table.sit("hi", "/compact").shown[0]
+
+
+class TestTangent:
+    @pytest.mark.parametrize(
+        ("end", "kept", "left"),
+        [("/tangent end", "nothing", 2), ("/tangent end none", "nothing", 2), ("/tangent end tail", "the last exchange",
+         4), ("/tangent end summary", "a summary", 3)],
+    )  # fmt: skip
+    def test_it_is_left(self, table, end, kept, left):
+        """With nothing, the last exchange, or a summary; how long it took is said, and the meter shows it."""
+        table.script("Main.", "Aside.", "Back.")
+        seen = []
+
+        def look(chat):
+            seen.append([message.text for message in chat.conversation.messages() if message.role != "system"])
+
+        face = table.sit("first", "/tangent", "side?", end, look, "last")
+        assert re.search(rf"Back in the main conversation after \d+s; kept: {kept}\.", "\n".join(face.notes))
+        assert len(seen[0]) == left
+        assert face.meters[2].startswith("[tangent · ")
+        assert not face.meters[-1].startswith("[tangent")
+        assert face.said[-1] == "Back."
+
+    def test_with_its_question(self, table, engine):
+        table.script("Main.", "Aside.")
+        face = table.sit("first", "/tangent from where does it come?", "/tangent end")
+        assert messages(engine, face.chat)[2][1] == "from where does it come?"
+
+    def test_decided_afterwards(self, table):
+        table.script("Main.", "Aside.")
+        face = table.sit("first", "side?", "/tangent from 3", "/tangent end", "/transcript")
+        assert face.shown == ["[2] > first\n[3] Main."]
+
+    def test_nested(self, table):
+        table.script("In.", "Deeper.")
+        face = table.sit("/tangent one?", "/tangent two?", "/tangent end tail", "/tangent end")
+        assert face.meters[2].startswith("[tangent 2 · ")
+        assert any("Back in the tangent around it" in note for note in face.notes)
+        assert any("Back in the main conversation" in note for note in face.notes)
+
+    def test_wrong_ones(self, table):
+        face = table.sit("/tangent end", "/tangent from x", "/tangent from 99")
+        assert [message for message, _ in face.errors] == [
+            "No tangent is open.",
+            "'x' is not the number of a message.",
+            "A tangent cannot have begun after message 99.",
+        ]
+
+
+class TestGoingBack:
+    def test_rewind_and_undo(self, table):
+        table.script("One.", "Two.", "Three.")
+        face = table.sit("a", "b", "/rewind 3", "/transcript", "/undo", "/transcript", "c")
+        assert face.shown == ["[2] > a\n[3] One.", "[2] > a\n[3] One.\n[4] > b\n[5] Two."]
+        assert "Taken back: the rewind." in face.notes
+
+    def test_the_last_exchange(self, table):
+        table.script("One.", "Two.")
+        face = table.sit("/rewind", "a", "b", "/rewind", "/transcript", "/rewind", "/transcript")
+        assert face.errors[0][0] == "Nothing was said yet."
+        assert face.shown == ["[2] > a\n[3] One.", "Nothing was said yet."]
+
+    def test_to_a_question_that_is_then_asked_again(self, table):
+        table.script("One.", "Other.")
+        face = table.sit("a", "/rewind 2", "/retry", "/transcript")
+        assert face.shown == ["[2] > a\n[4] Other."]
+
+    @pytest.mark.parametrize("wrong", ["99", "x", "-1", "0", "²", "1 2", "9" * 5000])
+    def test_wrong_numbers(self, table, wrong):
+        table.script("One.")
+        face = table.sit("a", f"/rewind {wrong}", f"/transcript {wrong}")
+        assert len(face.errors) == (1 if wrong == "99" else 2)
+
+    def test_clear(self, table):
+        table.script("One.", "Two.")
+        face = table.sit("a", "/clear", "/transcript", "/undo", "/transcript", "b")
+        assert face.shown == ["Nothing was said yet.", "[2] > a\n[3] One."]
+
+    def test_nothing_to_undo_or_to_retry(self, table):
+        table.script("One.")
+        face = table.sit("/undo", "/retry", "a", "/retry")
+        assert [message for message, _ in face.errors] == [
+            "There is nothing to undo.",
+            *["There is nothing to answer."] * 2,
+        ]
+
+
+class TestUsage:
+    def test_tokens_by_source_cache_and_cost(self, table):
+        """All that was paid counts, also in a tangent that was thrown away."""
+        usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 400}}
+        table.script({"say": "One.", "usage": usage}, {"say": "Two.", "usage": usage})
+        face = table.sit("a", "/tangent b", "/tangent end", "/usage", prices=(3.0, 15.0))
+        lines = face.shown[0].splitlines()
+        assert re.fullmatch(r"Window: [\d,]+ of 128,000 tokens \(\d %\)", lines[0])
+        sources = {line.split(maxsplit=1)[1]: int(line.split()[0].replace(",", "")) for line in lines if line[0] == " "}
+        assert {"system", "user", "assistant", "tools", "left for the answer", "free"} == set(sources)
+        assert sum(sources.values()) == pytest.approx(128_000, abs=10)
+        assert "Requests: 2 · 2,000 tokens in, 100 out" in lines
+        assert "From the provider's cache: 800 (40 %)" in lines
+        assert "Cost: 0.0075, at 3 and 15 for a million tokens in and out" in lines
+
+    def test_without_prices_there_is_no_cost(self, table):
+        table.script("One.")
+        assert "Cost" not in table.sit("a", "/usage").shown[0]
+
+    def test_folds_are_counted(self, table):
+        (table.place / "log.txt").write_text("".join(f"line {number}\n" for number in range(1500)))
+        read = {"say": "I read.", "call": [{"name": "read", "arguments": {"path": "log.txt"}}]}
+        table.script(read, "Long.", read, "Longer.", read, "Longest.")
+        face = table.sit("a", "b", "c", context_length=12_000)
+        assert re.fullmatch(r"\[\d+% of 12k · \d+ folded\]", face.meters[-1])
+
+
+class TestContext:
+    def test_added_shown_and_removed(self, table):
+        """In their order, with sizes, and why one did not fit."""
+        (table.place / "a note.md").write_text("Apples cost three.\n" * 20)
+        (table.place / "picture.bin").write_bytes(b"\x00\x01" * 50)
+        face = table.sit("/context", "/context add a note.md", "/context add picture.bin", "/context show",
+                         "/context remove a note.md")  # fmt: skip
+        assert face.errors == []
+        assert face.shown[0].startswith("Sticky files: 0 of ")
+        assert re.search(r"\n +\d+ +\d\.\d %  a note\.md$", face.shown[1])
+        assert re.search(r"— +picture\.bin: .*binary", face.shown[3])
+        assert "In every window from now on: a note.md" in face.notes
+        assert "No longer in every window: a note.md" in face.notes
+
+    def test_the_model_sees_them_as_they_are(self, table):
+        """Also what changed since the last question; a resume goes on with them."""
+        (table.place / "price.md").write_text("Apples cost three.\n")
+        table.script("Three.", "Four.", "Five.")
+        seen = []
+
+        def look(chat):
+            seen.append(json.dumps(chat.conversation.task.window().openai()))
+
+        def change(_):
+            (table.place / "price.md").write_text("Apples cost four.\n")
+
+        table.sit("/context add price.md", "how much?", look, change, "and now?", look)
+        assert "Apples cost three." in seen[0]
+        assert "Apples cost four." in seen[1]
+        (table.place / "price.md").write_text("Apples cost five.\n")
+        table.sit("today?", look, resume="shop")
+        assert "Apples cost five." in seen[2]
+
+    def test_those_of_the_settings_are_there_from_the_start(self, table):
+        """One that cannot be is named, and keeps no other out."""
+        (table.place / "a.md").write_text("A.\n")
+        sticky = orihon.settings.Sticky(files=("../up.md", "a.md", "later.md"))
+        table.engine = orihon.Engine(table.engine.store, Settings(sticky=sticky))
+        face = table.sit("/context show")
+        assert any("goes up" in note for note in face.notes)
+        assert "a.md" in face.shown[0]
+        assert "later.md" in face.shown[0]
+
+    def test_wrong_ones(self, table):
+        face = table.sit("/context drop x", "/context add", "/context add nothing.md", "/context remove nothing.md")
+        assert len(face.errors) == 4
+        assert "/context add PATH" in face.errors[0][1]
+        assert "names no file" in face.errors[2][0]
+        assert table.sit("/context add --force nothing.md", name="b").errors == []
+
+
+class TestModel:
+    def test_it_is_shown_and_changed(self, table):
+        """And comes back with the conversation when a tangent is left in which it was changed."""
+        table.script("Old.", "Old again.")
+        other = table.script("New.", name="other.json")
+        face = table.sit("/model", "a", "/tangent", f"/model {other}", "b", "/tangent end", "c", "/model")
+        assert face.said == ["Old.", "New.", "Old again."]
+        assert [other in line for line in face.shown] == [False, True, False]
+        assert face.shown[0].endswith("with a window of 128,000 tokens.")
+
+    def test_one_that_cannot_be_had(self, table):
+        table.script("Old.")
+        face = table.sit("/model scripted:nothing.json", "/model anthropic:", "a")
+        assert "cannot be read" in face.errors[0][0]
+        assert "No model is named for anthropic" in face.errors[1][0]
+        assert face.said == ["Old."]
+
+
+@pytest.mark.slow
+def test_tools_by_origin(table):
+    """Our own, those of each server, and those that the engine answers."""
+    server = Path(__file__).parent.parent / "tools" / "server.py"
+    section = McpServer(mcp_server_name="demo", command=(sys.executable, str(server)))
+    table.engine = orihon.Engine(table.engine.store, Settings(mcp_servers=(section,)))
+    lines = table.sit("/tools").shown[0].splitlines()
+    assert lines[0] == "Built in: read, write, edit, search, list_files, shell"
+    assert lines[1].startswith("MCP server demo: demo_")
+    assert lines[2] == "Answered by Orihon itself: recall, unfold"
+
+
+class TestConversations:
+    def test_listed_named_and_resumed(self, table, engine):
+        table.script("One.")
+        table.sit("a", name="first")
+        table.script("Two.")
+        face = table.sit("/list", "/name", "b", "/resume first", "/name", "/transcript", "/resume first", name="第二")
+        lines = face.shown[0].splitlines()
+        assert sorted(line.split()[:2] for line in lines) == [["*", "第二"], ["-", "first"]]
+        assert face.shown[1].startswith("This is 第二 (")
+        assert face.shown[2].startswith("This is first (")
+        assert face.shown[3] == "[2] > a\n[3] One."
+        assert face.errors[0][0] == "You are in that conversation."
+        assert {one.status for one in book.listing(engine)} == {"paused"}
+
+    def test_one_that_is_not_there(self, table):
+        face = table.sit("/resume nothing", "/name")
+        assert "There is no conversation" in face.errors[0][0]
+        assert face.shown[0].startswith("This is shop (")
+
+    def test_saved_and_loaded(self, table, engine):
+        """A new conversation that goes on; the other one stays as it was."""
+        table.script("One.", "Two.")
+        face = table.sit("a", "/save my talk.json", "/load my talk.json", "b", "/transcript")
+        assert json.loads((table.place / "my talk.json").read_text())["format"] == "orihon-conversation"
+        assert face.said == ["One.", "Two."]
+        assert [re.sub(r"\[\d+\] ", "", line) for line in face.shown[0].splitlines()] == ["> a", "One.", "> b", "Two."]
+        roles = [message.role for message in face.chat.conversation.messages()]
+        assert roles[0] == "system"
+        assert len(book.listing(engine)) == 2
+
+    def test_what_cannot_be_saved_or_loaded(self, table):
+        (table.place / "odd.json").write_text("{")
+        table.script("One.")
+        face = table.sit("a", "/save", "/save nowhere/x.json", "/load nothing.json", "/load odd.json", "/name")
+        assert len(face.errors) == 4
+        assert face.shown[0].startswith("This is shop (")
+
+    def test_quit(self, table):
+        assert table.sit("/quit", "never said").code == 0
+        face = Typist("/quit", "never said")
+        table.sit(face=face, name="b")
+        assert face.lines == ["never said"]

@@ -1,0 +1,75 @@
+"""`masking.kinds`: which secrets are hidden, and what that does to what the model sees."""
+
+import pytest
+
+import orihon
+from orihon.config import load
+from orihon.errors import SettingsError
+from orihon.redaction import MASKS
+from orihon.settings import Masking, Settings
+from orihon.stores import options_of
+from orihon.testing.samples import TOKEN
+
+MAIL = "alice@corp.co.jp"
+
+
+def loaded(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    return load(tmp_path / "config.yaml", environ={})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "masks"),
+    [
+        ("[all]", None),
+        ("[all, -email]", MASKS - {"EMAIL"}),
+        ("[all, -EMAIL, -password]", MASKS - {"EMAIL", "PASSWORD"}),
+        ("[password, token]", {"PASSWORD", "TOKEN"}),
+        ("[]", frozenset()),
+        ("[-email, all]", MASKS - {"EMAIL"}),  # in any order
+        ("[-email]", MASKS - {"EMAIL"}),
+        ("[all, -all]", frozenset()),
+    ],
+)
+def test_kinds_are_chosen_by_name(tmp_path, kinds, masks):
+    """All of them, all but some, or only some; in either case of letters."""
+    settings = loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
+    assert settings.masking.chosen == masks
+    assert options_of(settings, {}).kinds == masks
+
+
+@pytest.mark.parametrize("kinds", ["[emails]", "[all, -mail]", "email", "[3.5]"])
+def test_a_kind_that_does_not_exist_is_refused(tmp_path, kinds):
+    """The sentence says what is allowed."""
+    with pytest.raises(SettingsError) as wrong:
+        loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
+    assert "line 2: `masking.kinds`" in wrong.value.message
+    assert "`email`" in wrong.value.message
+    assert "with a `-` before it" in wrong.value.message
+
+
+def test_settings_made_by_hand_are_checked_when_they_are_used():
+    """A name that means nothing hides nothing, so it is refused."""
+    with pytest.raises(SettingsError, match="'emial'"):
+        options_of(Settings(masking=Masking(kinds=("all", "-emial"))))
+
+
+def test_every_mask_has_a_name_in_the_settings():
+    """Whoever adds a mask can be told to leave it out."""
+    for mask in MASKS:
+        assert Masking(kinds=("all", f"-{mask.lower()}")).chosen == MASKS - {mask}
+
+
+def test_the_model_sees_addresses_where_they_are_left_alone(url_at, tmp_path):
+    """It can write what it was told to write, and still sees no token."""
+    settings = Settings(masking=Masking(kinds=("all", "-email")))
+    with orihon.open(url_at("jsonl", tmp_path), settings=settings) as engine:
+        task = engine.start("local/x/issue/a")
+        task.add("user", f"Set the author to {MAIL}, and push with {TOKEN}.")
+        said = str(task.window().openai())
+    assert MAIL in said
+    assert TOKEN not in said
+    with orihon.open(url_at("sqlite", tmp_path), settings=Settings()) as engine:
+        task = engine.start("local/x/issue/a")
+        task.add("user", f"Set the author to {MAIL}.")
+        assert "[EMAIL]" in str(task.window().openai())

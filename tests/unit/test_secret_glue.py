@@ -1,0 +1,98 @@
+"""Every beginning of a token in the table, directly behind what can stand before it without a space.
+
+Bodies are drawn from a seeded generator when the tests run, so that no scanner of pushed text finds a token here.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from functools import cache
+
+import pytest
+
+from orihon.redaction import fast, gate, mask
+from orihon.redaction.masking import mask_with
+from orihon.redaction.rules import Rule, rules
+
+GLUES = {
+    "a line end": "\n",
+    "a line end, escaped": "\\n",
+    "a line end, escaped twice": "\\\\n",
+    "a line end of Windows, escaped": "\\r\\n",
+    "a tab, escaped": "\\t",
+    "a quote, escaped": '\\"',
+    "a quote as a number": "\\u0022",
+    "an equals sign as a number": "\\u003d",
+    "an ampersand as a number": "\\u0026",
+    "a byte as a number": "\\x3d",
+    "a space in a URL": "%20",
+    "a quote in a URL": "%22",
+    "an equals sign in a URL": "t%3D",
+    "a quote in HTML": "&quot;",
+    "a number in HTML": "&#34;",
+    "a semicolon": "a;",
+    "a colour": "\x1b[32m",
+    "a colour with its parts": "\x1b[38:2::1:2:3m",
+    "a colour, escaped": "\\u001b[1;32m",
+    "a colour, escaped in octal": "\\033[32m",
+    "a colour in one character": "\x9b32m",
+    "a colour in one character, escaped": "\\x9b32m",
+    "a colour in one character as a number": "\\u009b0;32m",
+    "a colour in a URL": "%1B%5B32m",
+    "a colour without its escape": "[32m",
+    "a bold colour without its escape": "[0;1;32m",
+    "a cursor": "\x1b[2;5H",
+    "a device control string": "\x1bPq",
+    "a reset": "\x1bc",
+    "a character set": "\x1b(B",
+}
+ALPHABETS = (
+    string.ascii_letters + string.digits,
+    "0123456789abcdef",
+    "0123456789ABCDEF",
+    string.ascii_uppercase + string.digits,
+    string.ascii_letters,
+    string.digits,
+)
+LENGTHS = (12, 16, 17, 20, 24, 26, 30, 32, 35, 38, 40, 43, 54, 60, 66, 80, 104)
+
+
+@cache
+def tokens() -> dict[str, str]:
+    """A token for each beginning whose body is a run of letters and digits; the others have shapes of their own."""
+    rng = random.Random(7)
+    return {rule.start.decode(): token for rule in rules() if (token := draw(rule, rng))}
+
+
+def draw(rule: Rule, rng: random.Random) -> str | None:
+    start = rule.start.decode()
+    for length in LENGTHS:
+        for letters in ALPHABETS:
+            token = start + "".join(rng.choice(letters) for _ in range(length))
+            if rule.match(token.encode(), 0, len(token)) and token not in mask(f"x {token} y"):
+                return token
+    return None
+
+
+def test_most_of_the_table_is_tried():
+    assert len(tokens()) > 0.9 * len({rule.start for rule in rules()})
+
+
+@pytest.mark.parametrize("hits_in", [gate.pure, fast.hits])
+@pytest.mark.parametrize("glue", GLUES.values(), ids=GLUES)
+def test_no_glue_hides_the_beginning_of_a_token(glue, hits_in):
+    texts = {start: (token, f"line one{glue}{token} next") for start, token in tokens().items()}
+    assert [start for start, (token, text) in texts.items() if token in mask_with(hits_in, text)] == []
+
+
+@pytest.mark.parametrize("glue", GLUES.values(), ids=GLUES)
+def test_what_stands_before_a_token_stays(glue):
+    token = tokens()["ghp_"]
+    assert mask(f"line one{glue}{token} next") == f"line one{glue}[GITHUB_TOKEN] next"
+
+
+@pytest.mark.parametrize("start", ["[", ";", "[3", "\\", "%"])
+def test_a_token_that_begins_like_a_code_goes_too(start):
+    token = tokens()["mfp_"]
+    assert token not in mask(f"a{start}{token} b")

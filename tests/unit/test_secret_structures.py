@@ -1,0 +1,122 @@
+"""A structure keeps nothing that the same content as JSON text would not keep, and the other way round.
+
+Values are drawn from a seeded generator when the tests run, so that no scanner of pushed text finds a token here.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from bench.shapes import fill
+
+from orihon.ingest import Funnel
+from orihon.records import Call, ToolCall
+from orihon.redaction import mask, mask_value
+
+DRAWS = 30
+
+
+def put(place: Any, value: str) -> Any:
+    """The place with a value in it."""
+    return json.loads(json.dumps(place).replace("VALUE", value))
+
+
+def drawn(shape: str) -> list[str]:
+    rng = random.Random(shape)
+    return [fill(shape, rng) for _ in range(DRAWS)]
+
+
+PASSWORDS = drawn("{62:5}{num:2}{62:6}")
+PLACES = [
+    {"headers": [["X-Api-Key", "VALUE{62:20}"]]},
+    {"headers": ["Authorization", "VALUE"]},
+    {"cmd": ["--password", "VALUE"]},
+    {"argv": ["mysqldump", "-h", "db", "--password", "VALUE", "shop"]},
+    {"argv": ["mysqldump", "-h", "db", "--password=VALUE", "shop"]},
+    ["mysql", "-uroot", "-pVALUE", "shop"],
+    ["sshpass", "-p", "VALUE", "ssh", "root@host"],
+    ["curl", "-s", "-u", "bob:VALUE", "https://example.com"],
+    ["curl", "--user", "bob:VALUE", "https://example.com"],
+    ["redis-cli", "-h", "cache", "-a", "VALUE", "ping"],
+    ["ldapsearch", "-x", "-w", "VALUE"],
+    {"env": [{"Name": "DB_PASSWORD", "Value": "VALUE"}]},
+    {"env": [{"name": "DB_PASSWORD", "value": "VALUE"}]},
+    {"ParameterKey": "DbPassword", "ParameterValue": "VALUE"},
+    {"label": "password", "value": "VALUE"},
+    {"passwords": ["VALUE", "VALUE{62:2}"]},
+    {"password": ["VALUE"]},
+    {"password": {"value": "VALUE"}},
+    {"db": {"password": "VALUE"}},
+    {"kind": "Secret", "data": {"conf": "VALUE"}},
+    {"kind": "SecretList", "items": [{"metadata": {"name": "a"}, "data": {"conf": "VALUE"}}]},
+    {"kind": "List", "items": [{"kind": "Secret", "stringData": {"conf": "VALUE"}}]},
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=json.dumps)
+def test_a_value_goes_from_a_structure_and_from_its_json(place):
+    rng = random.Random(3)
+    left = []
+    for value in PASSWORDS:
+        filled = put(json.loads(fill(json.dumps(place), rng)), value)
+        forms = [json.dumps(filled), json.dumps(filled, indent=2), json.dumps(json.dumps(filled))]
+        left += [form for form in forms if value in mask(form)]
+        left += [filled] if value in json.dumps(mask_value(filled)) else []
+    assert left == []
+
+
+def test_a_number_under_a_password_goes():
+    assert mask_value({"password": 847362915, "retries": 3}) == {"password": "[PASSWORD]", "retries": 3}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": ["This field is required.", "Too short, use 12 characters."]},
+        {"required": ["user", "password", "token"]},
+        ["password", "username"],
+        ["token", "access_token_v2"],
+        {"password": {"type": "string", "description": "The password of the user"}},
+        {"name": "password", "value": ""},
+        {"name": "password", "value": "${DB_PASSWORD}"},
+        ["tool", "--password", "--verbose"],
+        ["tool", "--password-file", "/run/secrets/db"],
+        ["docker", "run", "-p", "8080:80", "-u", "1000:1000", "nginx"],
+        ["grep", "-a", "word1234x", "file.txt"],
+        ["mkdir", "-p", "build/x86_64"],
+        {"secrets": ["DB_PASSWORD", "db-credentials"]},
+        {"passwords": 12345, "password": True, "passwordless": None},
+        {"kind": "ConfigMapList", "items": [{"data": {"greeting": "aGVsbG8gd29ybGQsIGhvdw=="}}]},
+        {"tokens": [101, 2023, 2003]},
+        {"token": {"value": "hello", "id": 2075}},
+    ],
+    ids=json.dumps,
+)
+def test_what_is_no_secret_stays_in_a_structure_and_in_its_json(value):
+    assert mask_value(value) is value
+    assert mask(json.dumps(value)) == json.dumps(value)
+    assert mask(json.dumps(value, indent=2)) == json.dumps(value, indent=2)
+
+
+def test_a_structure_keeps_its_kind_and_its_length():
+    value = {"argv": ("curl", "-u", "bob:" + PASSWORDS[0]), "words": ["-x", "y"], 3: [["Authorization", PASSWORDS[1]]]}
+    assert mask_value(value) == {
+        "argv": ("curl", "-u", "[PASSWORD]"),
+        "words": ["-x", "y"],
+        3: [["Authorization", "[TOKEN]"]],
+    }
+
+
+def test_the_arguments_of_a_call_and_the_record_of_its_run_hold_the_same():
+    key = fill("{62:24}", random.Random(1))
+    arguments = {"cmd": ["mysql", "--password", PASSWORDS[0]], "headers": [["X-Api-Key", key]]}
+    funnel = Funnel()
+    call = funnel.admit(Call(id="c", name="run", arguments=json.dumps(arguments)))
+    run = funnel.admit(
+        ToolCall(seq=1, tool="run", args=arguments, status="success", duration_ms=1, timestamp="2025-01-01T00:00:00Z")
+    )
+    assert json.loads(call.arguments) == run.args
+    assert PASSWORDS[0] not in call.arguments
