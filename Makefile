@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself; a second run starts at once.
 # PYTHON chooses the interpreter, VENV the directory, JOBS how many tests run at once, ARGS goes to pytest:
-#   make test PYTHON=python3.13 VENV=.venv-3.13 ARGS="tests/unit -k secrets"
+#   make test PYTHON=python3.13 VENV=.venv-3.13 ARGS="tests/redaction"
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -21,7 +21,7 @@ endif
 
 # what has more to try than fits into `make test`
 DEEP := tests/crash tests/chat/test_shadow_property.py tests/task/test_resume_property.py \
-  tests/task/test_window_fuzz.py tests/unit/test_wire.py tests/unit/test_window.py \
+  tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
 
 .PHONY: help demo test test-deep golden check bench docs lock clean
@@ -41,7 +41,7 @@ test-deep: $(VENV)/.dev $(VENV)/.package ## run the slow tests, and the sweeps a
 	@$(if $(ARGS),,$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow $(addprefix --ignore=,$(DEEP)))
 
 golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario, and what docs/operations.md prints
-	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/unit/test_golden.py tests/e2e/test_operations_page.py
+	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/context/test_golden.py tests/e2e/test_operations_page.py
 
 check: $(VENV)/.dev $(VENV)/.package ## formatting, lint, types, architecture
 	@$(BIN)/ruff format --check --quiet . || { echo "Run '$(BIN)/ruff format .' to format."; exit 1; }

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import inherited
 import orihon
+from support import process_state as inherited
 
 inherited.reset()
 

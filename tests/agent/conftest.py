@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from agent.chaos import Chaos
 from orihon.agent.models import Patience, open_model
 from orihon.section import Secret
 from orihon.settings import Llm, Provider, Settings
+from support.failing_server import Chaos
 
 KEY = "sk-live-0123456789abcdefghij"
 

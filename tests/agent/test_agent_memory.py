@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.chaos import Chaos, says
+from support.failing_server import Chaos, says
 
 STATUS = Path("/proc/self/status")
 TURNS, FIRST, MOST_MB = 150, 50, 3

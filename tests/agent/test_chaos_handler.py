@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 import orihon
-from agent.chaos import cut, fails_midway, raw, says, stalls, status, unfinished
 from orihon.agent.handler import TaskHandler, Work
 from orihon.settings import Settings
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS
+from support.failing_server import cut, fails_midway, raw, says, stalls, status, unfinished
+from support.replies import KEY, TOOLS
 
 TRIES = 2
 PASSING = {

@@ -5,11 +5,11 @@ import json
 import pytest
 
 import orihon
-from agent.chaos import cut, raw, says, stalls, status, unfinished
 from orihon.errors import BudgetTooSmall, ContextOverflow, ModelError
 from orihon.settings import Settings
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS
+from support.failing_server import cut, raw, says, stalls, status, unfinished
+from support.replies import KEY, TOOLS
 
 OVERFLOW = status(400, "prompt is too long: 60000 tokens > 50000 maximum", code="context_length_exceeded")
 

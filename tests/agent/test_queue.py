@@ -23,7 +23,7 @@ from orihon.errors import Corrupt, StoreUnavailable, UsageError
 from orihon.records import Message
 from orihon.settings import ContextInheritance, Forge, PauseResume, Planning, Settings
 from orihon.task.lifecycle import Ending
-from rounds import saying
+from support.replies import saying
 
 KEY = orihon.TaskKey.github("acme", "shop", issue=27)
 OTHER = orihon.TaskKey.github("acme", "shop", issue=28)

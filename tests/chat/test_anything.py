@@ -14,7 +14,7 @@ from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings import Settings
 from orihon.testing.faults import DEEP, fast_place
 from orihon.testing.wire_rules import violations
-from rounds import TOOLS, saying
+from support.replies import TOOLS, saying
 
 APIS = ("openai", "anthropic", "responses", "gemini")
 SHELL = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}

@@ -8,7 +8,6 @@ import string
 import pytest
 
 import orihon
-from chat.chatting import Table, Typist, messages
 from orihon.chat import book, modelinfo
 from orihon.chat.conversation import STOPPED
 from orihon.chat.entries import CANCELLED
@@ -22,6 +21,7 @@ from orihon.settings import Llm, Provider, Settings
 from orihon.terminal import language_of
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
+from support.typist import Table, Typist, messages
 
 SHELL = {"say": "I look.", "call": [{"name": "shell", "arguments": {"command": "echo made > made.txt"}}]}
 LIST = {"say": "I list.", "call": [{"name": "list_files", "arguments": {}}]}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import orihon
-from chat.chatting import Table, Typist, messages
 from orihon.chat import book
 from orihon.chat.terminal.commands import COMMANDS
 from orihon.settings import McpServer, Settings
+from support.typist import Table, Typist, messages
 
 LONG = "The total of the basket is wrong when it holds more than three apples of the same kind. " * 30
 
@@ -271,7 +271,7 @@ class TestModel:
 @pytest.mark.slow
 def test_tools_by_origin(table):
     """Our own, those of each server, and those that the engine answers."""
-    server = Path(__file__).parent.parent / "tools" / "server.py"
+    server = Path(__file__).parent.parent / "support" / "mcp_server.py"
     section = McpServer(mcp_server_name="demo", command=(sys.executable, str(server)))
     table.engine = orihon.Engine(table.engine.store, Settings(mcp_servers=(section,)))
     lines = table.sit("/tools").shown[0].splitlines()

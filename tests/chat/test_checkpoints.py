@@ -10,7 +10,7 @@ from orihon.chat import book
 from orihon.chat.checkpoints import attached, wish
 from orihon.errors import NotFound, UsageError
 from orihon.settings import Settings
-from rounds import TOOLS, calling, saying
+from support.replies import TOOLS, calling, saying
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from orihon.chat import book, conversation, transcript
 from orihon.chat.entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, Said
 from orihon.errors import LeaseHeld, NotFound, StoreError, TangentError, UsageError
 from orihon.settings import Settings
-from rounds import TOOLS, calling, saying
+from support.replies import TOOLS, calling, saying
 
 
 @pytest.fixture(params=["jsonl", "sqlite"])

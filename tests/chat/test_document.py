@@ -9,7 +9,7 @@ from orihon.chat import book, document
 from orihon.chat.entries import CANCELLED
 from orihon.errors import UsageError
 from orihon.settings import Settings
-from rounds import TOOLS, calling, saying
+from support.replies import TOOLS, calling, saying
 
 
 @pytest.fixture

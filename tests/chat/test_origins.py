@@ -6,7 +6,7 @@
 | §8.1 | `Custom` | test_custom |
 | §8.1 | `Mcp` | test_mcp |
 | §8.2 | tools and servers are rebuilt when it runs | test_origins_are_told_without_starting_a_server |
-| §8.2 | it talks to MCP servers, and carries out calls | tests/tools/test_mcp.py |
+| §8.2 | it talks to MCP servers, and carries out calls | tests/agent/tools/test_mcp.py |
 """
 
 import sys
@@ -22,7 +22,7 @@ from orihon.settings import McpServer, Settings
 from orihon.task.config import name_of
 
 KEY = orihon.TaskKey.parse("local/issue/1")
-SERVER = str(Path(__file__).parent.parent / "tools" / "server.py")
+SERVER = str(Path(__file__).parent.parent / "support" / "mcp_server.py")
 MINE = {"type": "function", "function": {"name": "deploy", "parameters": {"type": "object", "properties": {}}}}
 
 

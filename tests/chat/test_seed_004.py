@@ -14,7 +14,7 @@ from orihon.chat.files import Files
 from orihon.chat.origins import by_origin
 from orihon.context.sticky import BEGIN, END
 from orihon.settings import Settings
-from rounds import TOOLS, calling, saying
+from support.replies import TOOLS, calling, saying
 
 ROWS = {
     "1.2": ["永続化", "履歴管理", "タンジェントモード", "コンテキスト統合", "チェックポイント連携"],

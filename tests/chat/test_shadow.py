@@ -20,7 +20,7 @@ from orihon.chat.shadow.saving import identity
 from orihon.chat.shadow.turn import turn
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from orihon.testing.faults import Child, in_child
-from worktrees import fingerprint, git, picture, put, world
+from support.worktrees import fingerprint, git, picture, put, world
 
 STRANGE = [
     "with space.txt",

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from orihon.chat.shadow import Shadow
-from worktrees import IDENTITY, fingerprint, git, picture, put, world
+from support.worktrees import IDENTITY, fingerprint, git, picture, put, world
 
 LOUD = "#!/bin/sh\ntouch {mark}\ncat\n"
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from orihon.chat.shadow import Shadow
 from orihon.testing.faults import DEEP, fast_place
-from worktrees import picture, put, world
+from support.worktrees import picture, put, world
 
 RULES = {".gitignore": ("file", b"*.log\n")}
 PATHS = ["a", "b", "a/x", "a/y", "b/deep/z", "b/deep", 'q"uote\n', "日本/語", os.fsdecode(b"\xff\xfe"), "-n"]

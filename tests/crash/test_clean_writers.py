@@ -15,7 +15,7 @@ from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Query
 from orihon.testing.samples import a_message
-from runs import a_run
+from support.past_runs import a_run
 
 WRITERS = 8
 ROOT = Principal("root", admin=True)

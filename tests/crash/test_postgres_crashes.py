@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 import orihon
-from cutting import Cutter
 from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
 from orihon.errors import NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Message, Summary
@@ -23,6 +22,7 @@ from orihon.testing.contract import a_message, a_task
 from orihon.testing.faults import DEEP, sampled
 from orihon.testing.postgres import PostgresServer
 from orihon.testing.script import Evidence, counters, play, steps
+from support.cutting_proxy import Cutter
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 LAST = len(steps()) - 1

@@ -21,7 +21,7 @@ import pytest
 from orihon.chat.shadow import Shadow
 from orihon.errors import NotWritten, OrihonError
 from orihon.testing.faults import DEEP, NO_STRACE, Child, Fault, Faults, fast_place, in_child, sampled
-from worktrees import fingerprint, git, picture, put
+from support.worktrees import fingerprint, git, picture, put
 
 LIMIT = 120  # seconds for one process
 MANY = 20  # system calls of one name that a long run breaks

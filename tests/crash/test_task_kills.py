@@ -32,8 +32,8 @@ from orihon.settings import Settings
 from orihon.task.task import HANDOFF_KEY
 from orihon.testing.faults import DEEP, Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.script import STORES, url_of
-from rounds import KEY
-from taskscript import EARLIER, KINDS, UUID, Kill, earlier, killed, look, play, position, steps
+from support.replies import KEY
+from support.task_script import EARLIER, KINDS, UUID, Kill, earlier, killed, look, play, position, steps
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 COUNTED = {"llm_call_count": 1, "total_tokens": 70, "tool_call_count": 1, "compression_count": 1}  # by one step

@@ -17,7 +17,7 @@ from orihon.task.lifecycle import ending_of
 from orihon.testing.faults import DEEP, Child, fast_place, in_child, sampled
 from orihon.testing.interrupts import interrupted, steps_of
 from orihon.testing.script import STORES, url_of
-from rounds import KEY, TOOLS, saying
+from support.replies import KEY, TOOLS, saying
 
 UUID = "22222222-signalled"
 ROUNDS = 8

@@ -14,7 +14,7 @@ from orihon.stores.files import replace_file
 from orihon.stores.state import KEPT
 from orihon.testing.contract import a_message, a_task
 from orihon.testing.faults import Faults
-from rounds import KEY, TOOLS, calling, turn
+from support.replies import KEY, TOOLS, calling, turn
 
 TASK = a_task()
 TORN = {"empty": lambda _: b"", "zeros": lambda data: b"\0" * len(data), "half": lambda data: data[: len(data) // 2]}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from looks import IDS, fill, url_of
+from support.cli_store import IDS, fill, url_of
 
 FLAGS = {
     "context_viewer": [["--messages"], ["--summaries"], ["--tools"], []],

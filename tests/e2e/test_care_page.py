@@ -14,7 +14,7 @@ from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
-from runs import a_run
+from support.past_runs import a_run
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "care.md"
 ANYTHING = "…"

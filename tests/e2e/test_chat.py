@@ -11,12 +11,12 @@ import time
 import pytest
 
 import orihon
-from agent.chaos import SILENCE, Chaos, cut, says, stalls, status
 from orihon.chat import book
 from orihon.settings import Settings
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
-from terminal import Terminal
+from support.failing_server import SILENCE, Chaos, cut, says, stalls, status
+from support.terminal import Terminal
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "_API_KEY"))}
 PROMPT = "32k]\n>"

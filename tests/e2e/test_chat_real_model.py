@@ -10,7 +10,7 @@ from orihon.chat import book
 from orihon.chat.conversation import STOPPED
 from orihon.settings import Settings
 from orihon.testing.wire_rules import violations
-from terminal import Terminal
+from support.terminal import Terminal
 
 NAME, URL = os.environ.get("ORIHON_TEST_MODEL", ""), os.environ.get("ORIHON_TEST_MODEL_URL", "")
 KEY = os.environ.get("ORIHON_TEST_MODEL_KEY", "none")

@@ -12,7 +12,7 @@ from orihon import errors
 from orihon.cli import COMMANDS, cli, main
 from orihon.codec import now
 from orihon.stores import open_store
-from runs import KEY, a_plan, a_run
+from support.past_runs import KEY, a_plan, a_run
 
 
 def orihon(*arguments, cwd=None, env=None, **options):

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from looks import IDS, fill, url_of
 from orihon.cli import COMMANDS, cli
+from support.cli_store import IDS, fill, url_of
 
 LIVE = {"chat", "demo", "worker"}  # what they do is what they print
 

@@ -21,7 +21,7 @@ from orihon.cli import COMMANDS
 from orihon.records import PlanEntry, Summary, ToolCall
 from orihon.settings import Settings
 from orihon.terminal import HOSTILE, json_line, printable
-from terminal import Terminal
+from support.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
 EVIL = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from operations import a_store
+from support.operations_store import a_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

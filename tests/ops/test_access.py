@@ -5,7 +5,6 @@ import json
 import pytest
 
 import orihon
-from looks import KINDS
 from orihon import TaskKey
 from orihon.agent.tools.environment import reduced
 from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
@@ -14,6 +13,7 @@ from orihon.section import Secret
 from orihon.settings import Access, Settings
 from orihon.stores.audit import audit_of
 from orihon.stores.base import Query
+from support.cli_store import KINDS
 
 IDS = {"alice": "aaaaaaaa-0000-4000-8000-00000000000a", "bob": "aaaaaaaa-0000-4000-8000-00000000000b"}
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root", admin=True)

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 import orihon
-from looks import KINDS, said
 from orihon.agent import queue
 from orihon.agent.queue import Job
 from orihon.chat import book
@@ -25,6 +24,7 @@ from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.stores.lookup import find_row
 from orihon.task_key import TaskKey
+from support.cli_store import KINDS, said
 
 # Mallory has two tasks whose ids begin with Alice's id, and all three begin with the same letter
 ALICE = "abc"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import orihon
-from looks import IDS, KINDS, fill, said, url_of
+from support.cli_store import IDS, KINDS, fill, said, url_of
 
 
 @pytest.fixture(params=KINDS)

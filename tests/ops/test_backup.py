@@ -29,7 +29,7 @@ from orihon.stores.base import LISTS, Options
 from orihon.testing.contract import a_task as new_task
 from orihon.testing.faults import Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.samples import a_message, one_of_each
-from runs import a_run
+from support.past_runs import a_run
 
 STORES = ["jsonl", "sqlite", "postgres", "memory"]
 NOW = datetime(2024, 6, 1, 3, tzinfo=UTC)

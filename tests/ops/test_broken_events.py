@@ -7,7 +7,6 @@ from contextlib import closing
 import pytest
 
 import orihon
-from hostile import packed, portable
 from orihon.access import Principal
 from orihon.cli import main
 from orihon.context.events import problem
@@ -18,6 +17,7 @@ from orihon.ops.doctor import examine
 from orihon.ops.portable import read_portable, take_in, write_portable
 from orihon.records import Event
 from orihon.settings import Settings
+from support.hostile_files import packed, portable
 
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"
 

@@ -24,7 +24,7 @@ from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
 from orihon.tokens import counter
-from runs import KEY, a_run
+from support.past_runs import KEY, a_run
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 SETTINGS = Settings()

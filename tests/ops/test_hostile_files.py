@@ -14,8 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 import orihon
-from hostile import UUID, fill, packed, portable, reply
-from mutations import DEEP, changed, dumped, mutations, nested, places, removed
 from orihon.agent import queue
 from orihon.chat import book, document
 from orihon.cli import cli
@@ -35,7 +33,9 @@ from orihon.records import Event
 from orihon.settings import Settings
 from orihon.stores import open_store
 from orihon.task.reader import Reader
-from sessions import SAMPLES
+from support.hostile_files import UUID, fill, packed, portable, reply
+from support.mutations import DEEP, changed, dumped, mutations, nested, places, removed
+from support.session_files import SAMPLES
 
 ROOT = Principal("root", admin=True)
 MOST = 300 if DEEP else 15

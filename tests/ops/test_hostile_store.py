@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import orihon
-from hostile import KEY, UUID, fill, reply
-from mutations import DEEP, WRONG, changed, dumped, places, removed
 from orihon.cli import cli
 from orihon.errors import OrihonError
 from orihon.settings import Settings
+from support.hostile_files import KEY, UUID, fill, reply
+from support.mutations import DEEP, WRONG, changed, dumped, places, removed
 
 HEALTHY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 MOST = 40 if DEEP else 3

@@ -25,7 +25,7 @@ from orihon.stores.audit import audit_of
 from orihon.task.reader import Reader
 from orihon.task_key import TaskKey
 from orihon.testing.wire_rules import violations
-from sessions import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
+from support.session_files import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
 
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root", admin=True)
 

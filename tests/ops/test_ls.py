@@ -5,10 +5,10 @@ import json
 import pytest
 
 import orihon
-from looks import IDS, KINDS, fill, said
 from orihon.errors import UsageError
 from orihon.settings import Settings
 from orihon.task.lifecycle import INTERRUPTED
+from support.cli_store import IDS, KINDS, fill, said
 
 
 @pytest.fixture(params=KINDS)

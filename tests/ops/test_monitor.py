@@ -23,7 +23,7 @@ from orihon.settings import Monitor, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.faults import in_child
-from runs import a_run
+from support.past_runs import a_run
 
 STORES = ["jsonl", "sqlite", "postgres", "memory"]
 KEY = TaskKey.parse("github/acme/shop/issue/8")

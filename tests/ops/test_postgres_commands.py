@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from looks import IDS, fill, said
 from orihon.cli import COMMANDS
+from support.cli_store import IDS, fill, said
 
 DONE, PAUSED = IDS["done"], IDS["paused"]
 # these run an agent, or have no store; the others are below

@@ -9,11 +9,11 @@ import re
 import pytest
 
 import orihon
-from looks import IDS, KINDS, SECRET, fill, said
 from orihon.chat import book
 from orihon.cli import COMMANDS
 from orihon.errors import NotFound, UsageError
 from orihon.settings import Settings
+from support.cli_store import IDS, KINDS, SECRET, fill, said
 
 BOB = IDS["bob"]
 KEY = "github/acme/shop/issue/28"

@@ -11,8 +11,8 @@ import threading
 import pytest
 
 import orihon
-from looks import IDS, KINDS, fill, pack, said, url_of
 from orihon.settings import Settings
+from support.cli_store import IDS, KINDS, fill, pack, said, url_of
 
 DONE = IDS["done"]
 

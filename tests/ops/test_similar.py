@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from looks import KINDS, said
 from orihon.stores import open_store
-from runs import a_run
+from support.cli_store import KINDS, said
+from support.past_runs import a_run
 
 
 @pytest.fixture(params=KINDS)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from bench.many import fill as fill_many
 
-from looks import IDS, KINDS, fill, said, url_of
 from orihon.ops.access import Desk, Principal
 from orihon.ops.stats import statistics
 from orihon.stores import open_store
 from orihon.stores.base import Query
+from support.cli_store import IDS, KINDS, fill, said, url_of
 
 
 @pytest.fixture(params=KINDS)

@@ -5,12 +5,12 @@ import json
 import pytest
 
 import orihon
-from looks import KINDS, said
 from orihon.agent.checks import stop_file, stop_file_check
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import StopAsked
 from orihon.settings import PauseResume, Settings
 from orihon.testing import ScriptedModel
+from support.cli_store import KINDS, said
 
 
 @pytest.fixture(params=KINDS)

@@ -10,7 +10,7 @@ from orihon.records import Event, Fold
 from orihon.settings import Settings
 from orihon.stores.base import Lease
 from orihon.task import ahead
-from rounds import KEY, TOOLS, calling, turn
+from support.replies import KEY, TOOLS, calling, turn
 
 LENGTH = 24_000
 NEARLY = (0.97 - ahead.AHEAD) * (LENGTH - 1000)

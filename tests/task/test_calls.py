@@ -10,7 +10,7 @@ from orihon.errors import OutcomeUnknown, StoreError
 from orihon.settings import Settings
 from orihon.testing.faults import Fault, Faults
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

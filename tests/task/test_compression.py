@@ -6,7 +6,7 @@ import orihon
 from orihon.errors import UsageError
 from orihon.settings import ContextStorage, Settings
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 SYSTEM, REQUEST = "You fix bugs in a shop.", "The total of an empty basket is wrong."
 

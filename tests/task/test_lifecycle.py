@@ -10,7 +10,7 @@ from orihon.errors import Conflict, LeaseHeld
 from orihon.records import Summary
 from orihon.settings import Settings
 from orihon.task.lifecycle import TRANSITIONS
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 ENDS = {
     "completed": lambda task: task.complete(),

@@ -3,7 +3,7 @@
 import logging
 
 from orihon.task.history import RECENT_BYTES
-from rounds import KEY, TOOLS, calling, turn
+from support.replies import KEY, TOOLS, calling, turn
 
 LONG = "I changed the total in basket.py. " * 60
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS
+from support.replies import KEY, TOOLS
 
 ARGUMENTS = {"path": "a.py"}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orihon.testing.wire_rules import violations
-from rounds import KEY, TOOLS, calling
+from support.replies import KEY, TOOLS, calling
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

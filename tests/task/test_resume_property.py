@@ -13,7 +13,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.errors import BudgetTooSmall, TangentError, UsageError
 from orihon.settings import Settings
 from orihon.testing.faults import DEEP
-from rounds import KEY, TOOLS, saying
+from support.replies import KEY, TOOLS, saying
 
 APIS = ("openai", "anthropic", "responses", "gemini")
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"

@@ -10,7 +10,7 @@ import orihon
 from orihon.errors import LeaseLost
 from orihon.settings import Settings
 from orihon.testing.faults import Fault, Faults
-from rounds import KEY, TOOLS, calling
+from support.replies import KEY, TOOLS, calling
 
 
 def begun(engine, **options):

@@ -33,8 +33,8 @@ from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan
 from orihon.settings import ContextStorage, Settings
 from orihon.stores.base import Query
-from planned import DONE, PASSED, Brain, World, action, plan
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.planned_runs import DONE, PASSED, Brain, World, action, plan
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 CALLS: dict[str, Callable[..., None]] = {}  # each takes the engine, its place, or both
 LONG = "I changed the total in basket.py. " * 60

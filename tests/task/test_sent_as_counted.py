@@ -12,8 +12,8 @@ from orihon.records import Blob, Call, Message, Part
 from orihon.settings import Settings
 from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
-from rounds import KEY, TOOLS
-from sent import tokens_of
+from support.replies import KEY, TOOLS
+from support.sent_requests import tokens_of
 
 WORDS = "row of a table and another one\n" * 8_000
 LIMIT = {"context_length": 8_000, "reserved_output": 500}

@@ -14,7 +14,7 @@ import pytest
 import orihon
 from orihon.settings import Lease, Settings
 from orihon.stores.state import DIRECTORIES
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 LONG = "I changed the total in basket.py. " * 60  # more than is told whole in a final summary
 

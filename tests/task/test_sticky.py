@@ -11,7 +11,7 @@ from orihon.context.sticky import BEGIN, END
 from orihon.errors import UsageError
 from orihon.records import Event
 from orihon.settings import Settings
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

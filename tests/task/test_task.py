@@ -11,7 +11,7 @@ from orihon.context import recall
 from orihon.context.repair import plain_name
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings import History, Settings
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

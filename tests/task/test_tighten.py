@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon.errors import BudgetTooSmall, Conflict
 from orihon.settings import Settings
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 
 def long_task(engine, **options):

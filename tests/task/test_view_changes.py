@@ -3,7 +3,7 @@
 import pytest
 
 from orihon.errors import UsageError
-from rounds import KEY, TOOLS, calling, saying, turn
+from support.replies import KEY, TOOLS, calling, saying, turn
 
 
 def begun(engine, **options):

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 import orihon
-from looks import said
 from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall, Conflict, NotFound, OrihonError, TangentError, UsageError
 from orihon.records import Call, Message, Native, Part
@@ -22,9 +21,10 @@ from orihon.settings import Settings
 from orihon.testing.faults import DEEP
 from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
-from plays import play_of, shown, shrunk
-from rounds import KEY
-from sent import misfits, tokens_of
+from support.cli_store import said
+from support.random_histories import play_of, shown, shrunk
+from support.replies import KEY
+from support.sent_requests import misfits, tokens_of
 
 PLAYS = 2_400 if DEEP else 96
 PREFIXES = 240 if DEEP else 8

@@ -1,0 +1,1 @@
+"""What several tests share: made-up histories, fake tasks, hostile files, a real terminal."""
