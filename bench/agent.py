@@ -81,8 +81,8 @@ def agent(url: str, folder: str, turns: int) -> None:
     from orihon.agent.loop import Limits, Step  # noqa: PLC0415
     from orihon.agent.models import open_model  # noqa: PLC0415
     from orihon.agent.tools.box import Toolbox  # noqa: PLC0415
-    from orihon.section import Secret  # noqa: PLC0415
-    from orihon.settings import Llm, Provider, Settings  # noqa: PLC0415
+    from orihon.settings.schema import Llm, Provider, Settings  # noqa: PLC0415
+    from orihon.settings.section import Secret  # noqa: PLC0415
 
     provider = Provider(base_url=url, api_key=Secret("none"), context_length=WINDOW_TOKENS)
     settings = Settings(llm=Llm(openai=provider))

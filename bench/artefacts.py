@@ -30,7 +30,7 @@ from orihon.engine import Engine
 from orihon.ops.export import FORMATS
 from orihon.ops.formats.origin import FIELD
 from orihon.records import Metadata
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.task import Task
 
 RUN = 8  # so many characters of a secret in a row count as a leak

@@ -37,7 +37,7 @@ from orihon.chat.checkpoints import Checkpoints
 from orihon.chat.shadow import Shadow
 from orihon.chat.terminal import typed
 from orihon.errors import OrihonError
-from orihon.ingest import funnel_of
+from orihon.ingest import sanitiser_for
 from orihon.planning.schema import Goal, Plan, Reflection
 from orihon.records import Message, Metadata, Part
 from orihon.redaction import mask
@@ -271,7 +271,7 @@ def switch(scene: Scene, texts: list[str]) -> None:
     """Another model."""
     task = scene.task()
     for text in texts:
-        task.switch(model=text)
+        task.reconfigure(model=text)
     scene.send(task)
 
 
@@ -438,7 +438,7 @@ def extract(scene: Scene, texts: list[str]) -> None:
     for text in texts:
         task.add("user", f"The decision is: {text}")
         task.add("assistant", f"I did it with {text}.")
-    task.compress(keep_recent=1)
+    task.compact(keep_recent=1)
     scene.send(task)
 
 
@@ -453,7 +453,7 @@ def summarise(scene: Scene, texts: list[str]) -> None:
         task = scene.task(summariser=ask)
         for number in range(30):
             task.add("user", f"Please do step number {number} of the work now, and say how it went.")
-        task.compress(focus=text, keep_recent=1)
+        task.compact(focus=text, keep_recent=1)
 
 
 def broken_summariser(scene: Scene, texts: list[str]) -> None:
@@ -466,7 +466,7 @@ def broken_summariser(scene: Scene, texts: list[str]) -> None:
         task = scene.task(summariser=ask)
         for number in range(30):
             task.add("user", f"Please do step number {number} of the work now, and say how it went.")
-        task.compress(keep_recent=1)
+        task.compact(keep_recent=1)
 
 
 def handoff(scene: Scene, texts: list[str]) -> None:
@@ -660,7 +660,7 @@ def queued(scene: Scene, texts: list[str]) -> None:
 
 def reply_cache(scene: Scene, texts: list[str]) -> None:
     """Replies that are kept for a run that is repeated."""
-    cache = ReplyCache(scene.place / "cache", funnel_of(scene.settings))
+    cache = ReplyCache(scene.place / "cache", sanitiser_for(scene.settings))
     for text in texts:
         cache.put("gpt-4o", {"messages": []}, _reply(text))
         cache.put(text, {"messages": [text]}, _reply("ok"))

@@ -21,7 +21,7 @@ from bench import resident
 from bench.messages import passage
 from orihon.chat import book
 from orihon.chat.conversation import Conversation
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 
 SIZES = (100, 1_000, 10_000, 12_000)
 MEASURED = 100  # entries, at the end

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import orihon
 from bench.messages import passage, reply
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 from orihon.stores.files import open_directory, replace_file, swap_file
 from orihon.task_key import TaskKey
 
@@ -39,7 +38,6 @@ class Turn(NamedTuple):
 
     parts: list[float]
     folded: bool  # whether the window was folded since the one before
-    ahead: float  # seconds that the next fold took while the model thought
     loop: float  # seconds for work that is always the same
     disk: float  # seconds for the same lines and syncs without an engine
 
@@ -67,12 +65,11 @@ def main() -> None:
     for name, turns in runs.items():
         medians = (statistics.median(times) * 1000 for times in zip(*(turn.parts for turn in turns), strict=True))
         print(f"| `{name}` | {' | '.join(f'{median:.2f}' for median in medians)} |")
-    print("\nTurns whose window is newly folded, and how long that took before, while the model thought, in ms:\n")
-    print("| durability | turns | their p50 | slowest | p50 of the fold | slowest |\n|---|---|---|---|---|---|")
+    print("\nTurns whose window is newly folded, in ms:\n")
+    print("| durability | turns | p50 | slowest |\n|---|---|---|---|")
     for name, turns in runs.items():
         folded = [turn.ms for turn in turns if turn.folded]
-        folds = [turn.ahead * 1000 for turn in turns if turn.ahead]
-        figures = (statistics.median(folded), max(folded), statistics.median(folds), max(folds))
+        figures = (statistics.median(folded), max(folded))
         print(f"| `{name}` | {len(folded)} of {TURNS:,} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
 
 
@@ -99,26 +96,16 @@ def _turn(task: orihon.Task, number: int, disk: _Disk) -> Turn:
     clock = _Clock()
     window = clock.time(task.window)
     clock.time(window.openai)
-    ahead = _think()
     clock.time(lambda: task.add_reply(answer))
     (call,) = clock.time(task.pending_calls)
     clock.time(lambda: _use(task, call, result))
-    return Turn(clock.times, bool(window.report.reasons), ahead, _loop(), disk.turn())
+    return Turn(clock.times, bool(window.report.reasons), _loop(), disk.turn())
 
 
 def _loop() -> float:
     began = time.perf_counter()
     sum(number * number for number in range(LOOPS))
     return time.perf_counter() - began
-
-
-def _think() -> float:
-    """Wait for the fold that is being made, if there is one; how long."""
-    began = time.perf_counter()
-    making = [thread for thread in threading.enumerate() if thread.name == "orihon-fold"]
-    for thread in making:
-        thread.join()
-    return time.perf_counter() - began if making else 0.0
 
 
 def _use(task: orihon.Task, call: Any, result: str) -> None:

@@ -27,7 +27,7 @@ import orihon
 from orihon.context.names import TOKEN, index
 from orihon.context.units import units_of
 from orihon.records import Call, Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.tokens import counter
 
 TRANSCRIPTS, TURNS = 4, 150

@@ -27,7 +27,7 @@ from orihon.ops.formats.origin import rebuilt
 from orihon.ops.formats.source import SessionFile
 from orihon.records import Message
 from orihon.redaction import mask_value
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Store
 from orihon.testing.wire_rules import violations

@@ -1,7 +1,7 @@
 """A store of many tasks, made in a minute: `python -m bench.many DIRECTORY|sqlite:///FILE [--tasks 100000]`.
 
 The tasks are a pure function of their number and of the day: 20 users, two months, some that run, wait or are paused,
-4 % failed, each with rows and files as a real one has them. They are written past the funnel and without a sync, which
+4 % failed, each with rows and files as a real one has them. They are written unmasked and without a sync, which
 is why it is fast; `orihon doctor` finds nothing wrong with the result.
 """
 

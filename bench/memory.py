@@ -19,7 +19,7 @@ import orihon
 from bench import resident
 from bench.engine import TOOLS
 from bench.messages import passage
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task_key import TaskKey
 
 REPLY_CHARS, RESULT_CHARS, RESULTS = 5_000, 40_000, 2

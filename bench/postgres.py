@@ -21,7 +21,7 @@ import orihon
 from bench.messages import text
 from orihon.agent.queue import Job, enqueue
 from orihon.records import Message
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options, Store
 from orihon.testing.postgres import GIVEN, PostgresServer, schema
@@ -37,7 +37,7 @@ MESSAGES, UPDATES, HELD_SECONDS = 60, 80, 300
 CLAIMER = """
 import sys
 from orihon.agent.queue import claim, waiting
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.schema import ContextInheritance, Settings
 import orihon
 with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:
     input()

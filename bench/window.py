@@ -15,7 +15,7 @@ from orihon.context.frame import Budget, Texts
 from orihon.context.view import View
 from orihon.context.window import compose
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.tokens import counter
 
 COUNTER = counter("estimate")

@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from orihon.cli import COMMANDS, cli
-from orihon.config import ENVIRONMENT, Settings
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
 from orihon.ops.ls import Listed, Page
@@ -20,7 +19,8 @@ from orihon.ops.show import Overview
 from orihon.ops.similar import Similar
 from orihon.ops.stats import Measure, Statistics, User
 from orihon.records import TaskRow
-from orihon.section import Section, Setting, each, each_of
+from orihon.settings.load import ENVIRONMENT, Settings
+from orihon.settings.section import Section, Setting, each, each_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import orihon
+from orihon.settings.schema import Settings
 from support import process_state as inherited
 
 inherited.reset()
@@ -78,3 +79,22 @@ def url_at(request):
         return {"memory": "memory:", "jsonl": f"{place}/contexts", "sqlite": f"sqlite:///{place}/contexts.db"}[kind]
 
     return url_at
+
+
+@pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
+def url(request, tmp_path, url_at):
+    """Each of the stores."""
+    return url_at(request.param, tmp_path)
+
+
+@pytest.fixture(params=["jsonl", "sqlite", "postgres"])
+def disk_url(request, tmp_path, url_at):
+    """Stores that outlive a process."""
+    return url_at(request.param, tmp_path)
+
+
+@pytest.fixture
+def engine(url):
+    """An engine over each of the stores."""
+    with orihon.open(url, settings=Settings()) as engine:
+        yield engine

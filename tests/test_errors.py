@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon import errors
 from orihon.errors import AccessDenied, OrihonError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, OrihonError)]
 

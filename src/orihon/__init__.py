@@ -11,12 +11,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orihon.config import load as load_settings
     from orihon.engine import Engine
     from orihon.engine import open_engine as open  # noqa: A004 - `orihon.open` is what people write
     from orihon.errors import OrihonError
     from orihon.records import Call, Message, Part, Usage
-    from orihon.settings import Settings
+    from orihon.settings.load import load as load_settings
+    from orihon.settings.schema import Settings
     from orihon.task.task import Task
     from orihon.task_key import TaskKey
 
@@ -40,11 +40,11 @@ _PLACES = {
     "Message": "orihon.records:Message",
     "OrihonError": "orihon.errors:OrihonError",
     "Part": "orihon.records:Part",
-    "Settings": "orihon.settings:Settings",
+    "Settings": "orihon.settings.schema:Settings",
     "Task": "orihon.task.task:Task",
     "TaskKey": "orihon.task_key:TaskKey",
     "Usage": "orihon.records:Usage",
-    "load_settings": "orihon.config:load",
+    "load_settings": "orihon.settings.load:load",
     "open": "orihon.engine:open_engine",
 }
 

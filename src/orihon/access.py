@@ -17,8 +17,8 @@ import msgspec
 
 from orihon.coerce import text_of, text_or_none
 from orihon.errors import AccessDenied, SettingsError, UsageError
-from orihon.section import Secret
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import Secret
 
 USER = "ORIHON_USER"
 TOKEN = "ORIHON_TOKEN"  # noqa: S105 - the name of the variable

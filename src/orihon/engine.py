@@ -14,18 +14,26 @@ import msgspec
 from orihon import codec
 from orihon.access import NOBODY, Principal, Trail, caller, checked_user, confined
 from orihon.coerce import list_of, text_or_none
-from orihon.config import load
 from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.records import Metadata, Status, TaskRow
-from orihon.settings import Settings
+from orihon.settings.load import load
+from orihon.settings.schema import Settings
 from orihon.stores import open_store, options_of
 from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.identity import me
 from orihon.stores.lookup import asked, find_row, row_if_there, visible_rows
 from orihon.task import hooks as hooking
 from orihon.task import lifecycle
-from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_names, freeze, thaw
-from orihon.task.history import stored_frozen
+from orihon.task.config import (
+    CALLABLE,
+    EXTRACTIVE,
+    Summariser,
+    TaskConfig,
+    check_names,
+    config_from_metadata,
+    config_from_settings,
+)
+from orihon.task.history import load_config
 from orihon.task.reader import Reader
 from orihon.task.task import Task
 from orihon.task_key import TaskKey, key_of
@@ -116,7 +124,7 @@ class Engine:
         check_names(others)
         user, uuid = self._confined(user, "start"), text_or_none(uuid, "uuid")
         ask, name = self._summariser(summariser)
-        frozen = freeze(
+        config = config_from_settings(
             self.settings,
             model=model,
             context_length=context_length,
@@ -129,13 +137,15 @@ class Engine:
             **others,
         )
         self._finish_what_was_begun(key)
-        handoff = self.handoff(key, user=user, frozen=frozen) if inherit and not queued else None
+        handoff = self.inheritance(key, user=user, config=config) if inherit and not queued else None
         if handoff is not None:
-            frozen = msgspec.structs.replace(frozen, inherited_from=handoff.uuid)
-        metadata = self._metadata(key, uuid, user, frozen)
+            config = msgspec.structs.replace(config, inherited_from=handoff.uuid)
+        metadata = self._metadata(key, uuid, user, config)
         lease = self.store.lease(metadata.uuid, create=metadata, status="pending" if queued else "running")
         try:
-            task = Task(lease, thaw(lease.metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff)
+            task = Task(
+                lease, config_from_metadata(lease.metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff
+            )
         except BaseException:
             lease.close()
             raise
@@ -157,7 +167,7 @@ class Engine:
         try:
             task = self.taken(lease)
             if task.row.status == "pending" and not task.began:
-                found = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
+                found = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
                 changes |= {"inherited_from": found.uuid} if found is not None else {}
             if changes:
                 task = self._changed(task, changes)
@@ -204,12 +214,12 @@ class Engine:
         self.trail.looked("task", uuid=row.uuid, read=["everything"])
         return Reader(self.store, row)
 
-    def handoff(
-        self, key: TaskKey | str, *, user: str | None = None, frozen: TaskConfig | None = None, exclude: str = ""
+    def inheritance(
+        self, key: TaskKey | str, *, user: str | None = None, config: TaskConfig | None = None, exclude: str = ""
     ) -> Handoff | None:
         """What a new task of this user on this key would inherit."""
         key = self._key(key)
-        frozen = frozen or freeze(self.settings)
+        config = config or config_from_settings(self.settings)
         user = self._confined(user, "inheritance", key=str(key))
         self.trail.looked("inheritance", key=str(key))
         from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing needs nothing of it
@@ -220,24 +230,24 @@ class Engine:
             settings=self.settings.context_inheritance,
             user=user,
             now=codec.now(),
-            counter=counter(frozen.tokens),
-            context_length=frozen.context_length,
-            language=frozen.language,
+            counter=counter(config.tokens),
+            context_length=config.context_length,
+            language=config.language,
             exclude=exclude,
         )
 
     def _key(self, key: TaskKey | str) -> TaskKey:
         """A task key as the store names it; the fields still have the case that a secret is recognised by."""
-        return self.store.funnel.key(key_of(key))
+        return self.store.sanitiser.key(key_of(key))
 
     def taken(self, lease: Lease) -> Task:
         """A task whose lease the caller holds, as it is stored."""
-        frozen = stored_frozen(self.store, lease.metadata)
-        earlier = row_if_there(self.store, frozen.inherited_from) if frozen.inherited_from else None
+        config = load_config(self.store, lease.metadata)
+        earlier = row_if_there(self.store, config.inherited_from) if config.inherited_from else None
         if earlier is not None and not self._may_inherit(self.store.row(lease.uuid), earlier):
             log.warning("[uuid:%s] It names an earlier run of another user, which it does not get.", lease.uuid[:8])
-            frozen = msgspec.structs.replace(frozen, inherited_from="")
-        return Task(lease, frozen, hooks=self.hooks)
+            config = msgspec.structs.replace(config, inherited_from="")
+        return Task(lease, config, hooks=self.hooks)
 
     def close(self) -> None:
         """Let go of the store; tasks that still run are paused before."""
@@ -258,7 +268,9 @@ class Engine:
 
     def _resumed(self, task: Task, summariser: Summariser | str | None) -> Task:
         row, notes = task.row, task.history.view.state.notes
-        task.summariser, _ = self._summariser(summariser if summariser is not None else self._frozen_one(task.frozen))
+        task.summariser, _ = self._summariser(
+            summariser if summariser is not None else self._stored_summariser(task.config)
+        )
         ending = lifecycle.ending_of(notes)
         if row.status == "running" and ending is not None:
             task.finish(ending)
@@ -278,8 +290,8 @@ class Engine:
             task.event("note", ending=None)
         if crashed:
             task.interrupt_lost()
-        if task.frozen.inherited_from and not task.began:
-            task.handoff = self.handoff(row.key, user=row.user, frozen=task.frozen, exclude=row.uuid)
+        if task.config.inherited_from and not task.began:
+            task.handoff = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
         return task
 
     def _changed(self, task: Task, changes: dict[str, Any]) -> Task:
@@ -289,7 +301,9 @@ class Engine:
                 f"Task {task.uuid} is {task.row.status}; what it was started with cannot be changed.",
                 hint="Only a queued task can be given other settings.",
             )
-        freeze(self.settings, **(msgspec.to_builtins(task.frozen) | changes))  # refuses what makes no sense
+        config_from_settings(
+            self.settings, **(msgspec.to_builtins(task.config) | changes)
+        )  # refuses what makes no sense
         task.event("note", frozen=changes)
         return self.taken(task.lease)
 
@@ -338,12 +352,12 @@ class Engine:
         return None, EXTRACTIVE
 
     @staticmethod
-    def _frozen_one(frozen: TaskConfig) -> str:
+    def _stored_summariser(config: TaskConfig) -> str:
         """A callable cannot be kept; without a new one the extractive summary does it."""
-        return EXTRACTIVE if frozen.summariser != EXTRACTIVE else frozen.summariser
+        return EXTRACTIVE if config.summariser != EXTRACTIVE else config.summariser
 
     @staticmethod
-    def _metadata(key: TaskKey, uuid: str | None, user: str | None, frozen: TaskConfig) -> Metadata:
+    def _metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:
         owner = me()
         return Metadata(
             uuid=uuid or str(uuids.uuid4()),
@@ -351,7 +365,7 @@ class Engine:
             created_at=codec.now(),
             process_id=owner.process_id,
             hostname=owner.hostname,
-            config=msgspec.to_builtins(frozen),
+            config=msgspec.to_builtins(config),
             user=user,
             format=FORMAT,
         )

@@ -21,7 +21,7 @@
     ├─ RunError
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
     │  ├─ ModelError                  the provider failed                        retry, if it says so
-    │  │  └─ ContextOverflow          the request is longer than the model's window; task.tighten() folds harder
+    │  │  └─ ContextOverflow          the request is longer than the model's window; task.shrink_budget() folds harder
     │  ├─ SourceError                 a forge, or a file of issues, failed; .status
     │  ├─ ToolError                   a tool raised; it is in the log already
     │  └─ VerificationFailed          the work was checked, and is not done
@@ -221,7 +221,9 @@ class ModelError(RunError):
 class ContextOverflow(ModelError):
     """The request is longer than the model's window."""
 
-    default_hint = "Fold harder with task.tighten(), and send the next window; or set the model's real context_length."
+    default_hint = (
+        "Fold harder with task.shrink_budget(), and send the next window; or set the model's real context_length."
+    )
 
 
 class SourceError(RunError):

@@ -1,6 +1,6 @@
 """The one gate that every string passes before it is stored, logged, exported or shown: cleaned and masked.
 
-A store calls `Funnel.admit` on every record before its first byte is written, so windows, summaries, handoffs, exports
+A store calls `Sanitiser.record` on every record before its first byte is written, so windows, summaries, exports
 and searches are made of masked text. The gate walks the fields of a record by their types: a new field of text is
 masked without a line here, and a field of a type that the gate does not know is an error. What passes unmasked is
 exempt by its form, not by its name: numbers, the words of a `Literal`, our own timestamps and SHA-256 sums. Pictures,
@@ -56,13 +56,13 @@ from orihon.records import (
     ToolCall,
 )
 from orihon.redaction import MASKS, KnownSecrets, mask, mask_value, masks_in
-from orihon.section import secrets_in
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import secrets_in
 from orihon.task_key import TaskKey
 from orihon.terminal import printable
 
 R = TypeVar("R", bound=Record)
-Way = Callable[["Funnel", Any], Any]  # how the value of a field is admitted
+Way = Callable[["Sanitiser", Any], Any]  # how the value of a field is admitted
 
 _OWN_KEY = os.urandom(32)
 _TAG_BYTES = 8
@@ -73,7 +73,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NONE, _STRUCT = type(None), type(Record)
 
 
-class Funnel:
+class Sanitiser:
     """The gate of one store: the values that are known to be secret, the kinds to mask, and the key of masked ids."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Funnel:
         masked = [self._mask(text, known=self.known, kinds=self.kinds) for text in texts]
         return data if masked == texts else found.encoded("\0".join(masked))
 
-    def admit(self, record: R) -> R:
+    def record(self, record: R) -> R:
         """Return a record as it may be stored: the same object when there was nothing to clean or to hide."""
         changes: dict[str, Any] = {}
         for name, (way, kind) in _ways(type(record)).items():
@@ -212,44 +212,44 @@ class Funnel:
 # the ways of single fields
 
 
-def _time(funnel: Funnel, text: str) -> str:
-    return text if _TIME.fullmatch(text) else funnel.text(text)
+def _time(sanitiser: Sanitiser, text: str) -> str:
+    return text if _TIME.fullmatch(text) else sanitiser.text(text)
 
 
-def _sha256(funnel: Funnel, text: str) -> str:
-    return text if _SHA256.fullmatch(text) else funnel.text(text)
+def _sha256(sanitiser: Sanitiser, text: str) -> str:
+    return text if _SHA256.fullmatch(text) else sanitiser.text(text)
 
 
-def _content(funnel: Funnel, content: str | list[Part]) -> str | list[Part]:
+def _content(sanitiser: Sanitiser, content: str | list[Part]) -> str | list[Part]:
     if isinstance(content, str):
-        return funnel.text(content)
-    parts: list[Part] = _each(Funnel.admit)(funnel, content)
+        return sanitiser.text(content)
+    parts: list[Part] = _each(Sanitiser.record)(sanitiser, content)
     return parts
 
 
-def _url(funnel: Funnel, url: str) -> str:
+def _url(sanitiser: Sanitiser, url: str) -> str:
     """An address; one that holds the data itself is looked into."""
     inline = split_data_url(url)
     head = inline.head if inline else ""
     part = Part(type="file", data=url[len(head) :])
-    return funnel.text(head) + (funnel.admit(part).data or "") if head else funnel.text(url)
+    return sanitiser.text(head) + (sanitiser.record(part).data or "") if head else sanitiser.text(url)
 
 
-def _native(funnel: Funnel, native: Native) -> Native | None:
+def _native(sanitiser: Sanitiser, native: Native) -> Native | None:
     """The provider's payload: a signature vouches for the very text, so what has to be masked goes whole."""
-    admitted = funnel.admit(native)
+    admitted = sanitiser.record(native)
     return admitted if admitted.items == native.items else None
 
 
-def _by_call(funnel: Funnel, arguments: dict[str, str]) -> dict[str, str]:
-    return {funnel.id(call): funnel.text(text) for call, text in arguments.items()}
+def _by_call(sanitiser: Sanitiser, arguments: dict[str, str]) -> dict[str, str]:
+    return {sanitiser.id(call): sanitiser.text(text) for call, text in arguments.items()}
 
 
 def _each(way: Way) -> Way:
     """The way of a list: the same list when none of its items changed."""
 
-    def admit(funnel: Funnel, items: list[Any]) -> list[Any]:
-        admitted = [way(funnel, item) for item in items]
+    def admit(sanitiser: Sanitiser, items: list[Any]) -> list[Any]:
+        admitted = [way(sanitiser, item) for item in items]
         return items if all(a is b for a, b in zip(admitted, items, strict=True)) else admitted
 
     return admit
@@ -258,31 +258,31 @@ def _each(way: Way) -> Way:
 # the fields whose way does not follow from their type: ids above all, which stay unique
 WAYS: dict[tuple[type[Record], str], Way | None] = {
     (Blob, "sha256"): _sha256,
-    (Call, "arguments"): Funnel.arguments,
-    (Call, "id"): Funnel.id,
-    (Call, "name"): Funnel.id,
-    (Event, "type"): Funnel.id,
+    (Call, "arguments"): Sanitiser.arguments,
+    (Call, "id"): Sanitiser.id,
+    (Call, "name"): Sanitiser.id,
+    (Event, "type"): Sanitiser.id,
     (Fold, "arguments"): _by_call,
     (Message, "content"): _content,
-    (Message, "key"): Funnel.id,
-    (Message, "model"): Funnel.id,
+    (Message, "key"): Sanitiser.id,
+    (Message, "model"): Sanitiser.id,
     (Message, "native"): _native,
-    (Message, "tool_call_id"): Funnel.id,
-    (Message, "tool_name"): Funnel.id,
-    (Metadata, "user"): Funnel.user,
-    (Native, "api"): Funnel.id,
-    (Native, "model"): Funnel.id,
-    (Part, "data"): None,  # what it is depends on the other fields; see `Funnel.admit`
-    (Part, "media_type"): Funnel.id,
-    (Part, "type"): Funnel.id,
+    (Message, "tool_call_id"): Sanitiser.id,
+    (Message, "tool_name"): Sanitiser.id,
+    (Metadata, "user"): Sanitiser.user,
+    (Native, "api"): Sanitiser.id,
+    (Native, "model"): Sanitiser.id,
+    (Part, "data"): None,  # what it is depends on the other fields; see `Sanitiser.record`
+    (Part, "media_type"): Sanitiser.id,
+    (Part, "type"): Sanitiser.id,
     (Part, "url"): _url,
-    (Summary, "model"): Funnel.id,
-    (TaskRow, "last_activity"): Funnel.id,
-    (TaskRow, "linked_key"): Funnel.key_text,
-    (TaskRow, "task_key"): Funnel.key_text,
-    (TaskRow, "user"): Funnel.user,
-    (ToolCall, "call_id"): Funnel.id,
-    (ToolCall, "tool"): Funnel.id,
+    (Summary, "model"): Sanitiser.id,
+    (TaskRow, "last_activity"): Sanitiser.id,
+    (TaskRow, "linked_key"): Sanitiser.key_text,
+    (TaskRow, "task_key"): Sanitiser.key_text,
+    (TaskRow, "user"): Sanitiser.user,
+    (ToolCall, "call_id"): Sanitiser.id,
+    (ToolCall, "tool"): Sanitiser.id,
 }
 
 
@@ -305,23 +305,23 @@ def _way_of(given: Any) -> Way | None:
     if given in _NUMBERS or origin is Literal or (origin is tuple and not any(map(_way_of, inner))):
         return None
     if given in _WHOLE or origin is dict or inner == [Any]:
-        way: Way | None = _WHOLE.get(given, Funnel.value)
+        way: Way | None = _WHOLE.get(given, Sanitiser.value)
         return way
     if isinstance(given, _STRUCT) and issubclass(given, Record):
-        return Funnel.admit
+        return Sanitiser.record
     if origin is list:
         way = _way_of(inner[0])
         return None if way is None else _each(way)
     if origin is Annotated or len(inner) == 1:  # with its bounds, or None
         return _way_of(inner[0])
-    raise TypeError(f"the funnel has no way for {given}")
+    raise TypeError(f"the sanitiser has no way for {given}")
 
 
 _NUMBERS = frozenset((int, float, bool))
-_KINDS: dict[Way, type] = {Funnel.key: TaskKey} | dict.fromkeys(
-    (Funnel.text, Funnel.id, Funnel.user, Funnel.key_text, Funnel.arguments, _time, _sha256, _url), str
+_KINDS: dict[Way, type] = {Sanitiser.key: TaskKey} | dict.fromkeys(
+    (Sanitiser.text, Sanitiser.id, Sanitiser.user, Sanitiser.key_text, Sanitiser.arguments, _time, _sha256, _url), str
 )
-_WHOLE: dict[Any, Way] = {str: Funnel.text, Any: Funnel.value, TaskKey: Funnel.key}
+_WHOLE: dict[Any, Way] = {str: Sanitiser.text, Any: Sanitiser.value, TaskKey: Sanitiser.key}
 
 
 def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
@@ -341,23 +341,23 @@ def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
     }
 
 
-def funnel_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Funnel:
+def sanitiser_for(settings: Settings, environ: Mapping[str, str] | None = None) -> Sanitiser:
     """Return the gate that the settings ask for; it knows the secrets that the process was given."""
     given = KnownSecrets.gather(os.environ if environ is None else environ, list(secrets_in(settings)))
-    return Funnel(given, settings.masking.chosen)
+    return Sanitiser(given, settings.masking.chosen)
 
 
 # what is logged and what people are told
 
 _guard = threading.Lock()
-_listening: WeakSet[Funnel] = WeakSet()
+_listening: WeakSet[Sanitiser] = WeakSet()
 
 
-def listen(funnel: Funnel) -> Funnel:
+def listen(sanitiser: Sanitiser) -> Sanitiser:
     """Mask what is logged, and what people are told, by this gate as well, as long as it is used."""
     with _guard:
-        _listening.add(funnel)
-    return funnel
+        _listening.add(sanitiser)
+    return sanitiser
 
 
 def shown(text: str) -> str:
@@ -373,8 +373,8 @@ mask_with(shown)
 
 
 @functools.cache
-def _default() -> Funnel:
-    return Funnel(KnownSecrets.gather(os.environ))
+def _default() -> Sanitiser:
+    return Sanitiser(KnownSecrets.gather(os.environ))
 
 
 def _on_one_line(text: str) -> str:

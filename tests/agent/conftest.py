@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from orihon.agent.models import Patience, open_model
-from orihon.section import Secret
-from orihon.settings import Llm, Provider, Settings
+from orihon.settings.schema import Llm, Provider, Settings
+from orihon.settings.section import Secret
 from support.failing_server import Chaos
 
 KEY = "sk-live-0123456789abcdefghij"

@@ -20,8 +20,8 @@ import orihon
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models import open_model
 from orihon.agent.tools.box import Toolbox
-from orihon.section import Secret
-from orihon.settings import Llm, Provider, Settings
+from orihon.settings.section import Secret
+from orihon.settings.schema import Llm, Provider, Settings
 
 url, folder, tokens, *marks = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:])
 taken, folded = {}, {}

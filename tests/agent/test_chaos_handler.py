@@ -7,7 +7,7 @@ import pytest
 
 import orihon
 from orihon.agent.handler import TaskHandler, Work
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from support.failing_server import cut, fails_midway, raw, says, stalls, status, unfinished
 from support.replies import KEY, TOOLS

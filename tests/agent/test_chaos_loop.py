@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon.errors import BudgetTooSmall, ContextOverflow, ModelError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from support.failing_server import cut, raw, says, stalls, status, unfinished
 from support.replies import KEY, TOOLS
@@ -20,7 +20,7 @@ def work(task, model):
         try:
             reply = model.reply(task.window())
         except ContextOverflow:
-            task.tighten()
+            task.shrink_budget()
             continue
         except ModelError as error:
             if not error.retryable:

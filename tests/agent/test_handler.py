@@ -12,7 +12,7 @@ from orihon.agent.models.overflow import is_overflow
 from orihon.agent.sources.base import Comment
 from orihon.errors import ContextOverflow, ModelError, SourceError
 from orihon.records import Event, Message
-from orihon.settings import PauseResume, Planning, ProgressComment, Settings, TaskStop
+from orihon.settings.schema import PauseResume, Planning, ProgressComment, Settings, TaskStop
 from orihon.testing import ScriptedModel
 
 KEY = orihon.TaskKey.github("acme", "shop", issue=27)

@@ -21,7 +21,7 @@ from orihon.agent.worker import Worker
 from orihon.context.repair import INTERRUPTED as CUT_OFF
 from orihon.errors import Corrupt, StoreUnavailable, UsageError
 from orihon.records import Message
-from orihon.settings import ContextInheritance, Forge, PauseResume, Planning, Settings
+from orihon.settings.schema import ContextInheritance, Forge, PauseResume, Planning, Settings
 from orihon.task.lifecycle import Ending
 from support.replies import saying
 
@@ -106,9 +106,9 @@ def test_options_are_for_tasks_that_were_not_begun(engine):
     enqueue(engine, KEY, JOB, uuid="a")
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
     task = claim(engine, "a", model="one", tools=[tool])
-    assert (task.frozen.model, len(task.frozen.tools)) == ("one", 1)
+    assert (task.config.model, len(task.config.tools)) == ("one", 1)
     task.pause(DRAINED)
-    assert claim(engine, "a", model="two", tools=[]).frozen.model == "one"
+    assert claim(engine, "a", model="two", tools=[]).config.model == "one"
 
 
 def test_a_queued_task_inherits(url):
@@ -119,7 +119,7 @@ def test_a_queued_task_inherits(url):
             task.add_reply(saying("Done."))
         enqueue(engine, KEY, JOB, uuid="a")
         task = claim(engine, "a", model="other")
-        assert task.frozen.inherited_from
+        assert task.config.inherited_from
         assert task.handoff is not None
         task.complete()
 

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import pytest
 
 from orihon.agent.users import settings_for
-from orihon.section import Secret, changed
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import Secret, changed
 
 KEY = "service-key-0123456789"
 OPERATOR = "operators-key-0123456789"

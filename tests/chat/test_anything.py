@@ -11,7 +11,7 @@ import orihon
 from orihon.chat import book, document
 from orihon.chat.checkpoints import attached
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.faults import DEEP, fast_place
 from orihon.testing.wire_rules import violations
 from support.replies import TOOLS, saying
@@ -142,7 +142,7 @@ class Person:
         self.talk.task.rewind(int(share * self.talk.task.history.last))
 
     def compact(self):
-        self.talk.task.compress()
+        self.talk.task.compact()
 
     def clear(self):
         self.talk.clear()
@@ -158,7 +158,7 @@ class Person:
 
     def model(self, chosen):
         name, length = chosen
-        self.talk.task.switch(model=name, context_length=length)
+        self.talk.task.reconfigure(model=name, context_length=length)
 
     def checkpoint(self):
         self.taken(self.checkpoints.take("by hand"))

@@ -17,7 +17,7 @@ from orihon.chat.terminal.paths import paths
 from orihon.chat.terminal.plain import Plain
 from orihon.chat.terminal.sitting import warnings_shown
 from orihon.chat.terminal.words import WORDS, Words
-from orihon.settings import Llm, Provider, Settings
+from orihon.settings.schema import Llm, Provider, Settings
 from orihon.terminal import language_of
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
@@ -206,7 +206,7 @@ class TestTheNextSitting:
         with book.start(engine, table.place, name="old", model=model, llm_provider="scripted", tools=[]) as one:
             one.say("hi")
         face = table.sit("/retry", resume="old")
-        names = [tool["function"]["name"] for tool in face.chat.conversation.task.frozen.tools]
+        names = [tool["function"]["name"] for tool in face.chat.conversation.task.config.tools]
         assert "read" in names
         assert face.said == ["Hello."]
 
@@ -220,7 +220,7 @@ class TestTheNextSitting:
         """What was chosen at the start counts in every sitting."""
         broken = {"mcp_server_name": "gone", "command": ("/nonexistent",)}
         table.engine = orihon.Engine(
-            table.engine.store, Settings(mcp_servers=(orihon.settings.McpServer(**broken),))
+            table.engine.store, Settings(mcp_servers=(orihon.settings.schema.McpServer(**broken),))
         )  # fmt: skip
         table.script("Hello.")
         table.sit("hi", mcp=False)

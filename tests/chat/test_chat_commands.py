@@ -10,7 +10,7 @@ import pytest
 import orihon
 from orihon.chat import book
 from orihon.chat.terminal.commands import COMMANDS
-from orihon.settings import McpServer, Settings
+from orihon.settings.schema import McpServer, Settings
 from support.typist import Table, Typist, messages
 
 LONG = "The total of the basket is wrong when it holds more than three apples of the same kind. " * 30
@@ -235,7 +235,7 @@ class TestContext:
     def test_those_of_the_settings_are_there_from_the_start(self, table):
         """One that cannot be is named, and keeps no other out."""
         (table.place / "a.md").write_text("A.\n")
-        sticky = orihon.settings.Sticky(files=("../up.md", "a.md", "later.md"))
+        sticky = orihon.settings.schema.Sticky(files=("../up.md", "a.md", "later.md"))
         table.engine = orihon.Engine(table.engine.store, Settings(sticky=sticky))
         face = table.sit("/context show")
         assert any("goes up" in note for note in face.notes)

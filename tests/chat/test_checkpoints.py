@@ -9,7 +9,7 @@ import orihon
 from orihon.chat import book
 from orihon.chat.checkpoints import attached, wish
 from orihon.errors import NotFound, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
 
 
@@ -193,7 +193,7 @@ class TestGoingBack:
             turn(talk, checkpoints, f"{number} " + "long words " * 100)
         tag = checkpoints.take("before").tag
         state = talk.task.history.view.state
-        talk.task.compress()
+        talk.task.compact()
         talk.task.sticky({"a.md": "text"})
         turn(talk, checkpoints, "Later")
         checkpoints.restore(tag)

@@ -8,7 +8,7 @@ import orihon
 from orihon.chat import book, conversation, transcript
 from orihon.chat.entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, Said
 from orihon.errors import LeaseHeld, NotFound, StoreError, TangentError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
 
 
@@ -265,7 +265,7 @@ class TestLimit:
     def test_a_summary_goes_on_standing_for_the_rest(self, talk, told):
         for number in range(10):
             exchange(talk, f"{number} " + "long words " * 200, f"answer {number}")
-        assert talk.task.compress(keep_recent=2) is not None
+        assert talk.task.compact(keep_recent=2) is not None
         before = talk.task.history.view.state.summary.id
         exchange(talk, "more", "and more")
         exchange(talk, "more", "and more")

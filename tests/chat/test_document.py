@@ -8,7 +8,7 @@ import orihon
 from orihon.chat import book, document
 from orihon.chat.entries import CANCELLED
 from orihon.errors import UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
 
 
@@ -100,7 +100,7 @@ def test_a_summary_comes_back_and_says_what_counts(engine, talk, tmp_path):
     for number in range(12):
         talk.say(f"{number}: " + "words and more words " * 40)
         talk.task.add_reply(saying("And an answer of some length. " * 20))
-    assert talk.task.compress() is not None
+    assert talk.task.compact() is not None
     found = saved(talk, tmp_path / "talk.json")
     first, last = found["valid_history_range"]
     assert 0 < first < last == len(found["history"])
@@ -191,7 +191,7 @@ def test_an_older_document(engine, tmp_path):
         texts = [m.text for m in again.messages()]
         assert texts[:4] == ["ls", "", '{"out":"a"}', "There is a."]
         assert "Before that, we built it." in texts
-        assert again.task.frozen.model == "old-model"
+        assert again.task.config.model == "old-model"
         assert saved(again, tmp_path / "new.json")["from_the_future"] == {"x": 1}
 
 

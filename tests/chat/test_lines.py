@@ -29,7 +29,7 @@ from orihon.chat.changes import Changed, told
 from orihon.chat.lines import FileLineTracker, load, save
 from orihon.errors import ToolError
 from orihon.records import Blob
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.runs import PendingCall
 
 KEY = orihon.TaskKey.parse("local/issue/1")

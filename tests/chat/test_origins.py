@@ -18,7 +18,7 @@ import orihon
 from orihon.agent.tools.box import OWN, Toolbox
 from orihon.chat.origins import by_origin
 from orihon.context.repair import DUMMY
-from orihon.settings import McpServer, Settings
+from orihon.settings.schema import McpServer, Settings
 from orihon.task.config import name_of
 
 KEY = orihon.TaskKey.parse("local/issue/1")
@@ -38,7 +38,7 @@ def names(schemas):
 
 def sorted_for(box, tools):
     with orihon.open("memory:", settings=Settings()) as engine, engine.start(KEY, tools=tools, inherit=False) as task:
-        return by_origin(task.frozen.schemas, box)
+        return by_origin(task.config.schemas, box)
 
 
 def test_builtin(box):

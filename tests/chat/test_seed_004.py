@@ -13,7 +13,7 @@ from orihon.chat.entries import HistoryEntry
 from orihon.chat.files import Files
 from orihon.chat.origins import by_origin
 from orihon.context.sticky import BEGIN, END
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
 
 ROWS = {
@@ -102,7 +102,7 @@ class Desk:
         for number in range(8):
             self.talk.say(f"{number} " + "some more words " * 60)
             self.talk.task.add_reply(saying("An answer. " * 40))
-        assert self.talk.task.compress() is not None
+        assert self.talk.task.compact() is not None
 
     def saved(self):
         path = self.place.parent / "saved.json"
@@ -304,7 +304,7 @@ def the_old_field_is_read_and_not_written(desk):
     assert "model" not in found
     del found["model_info"]
     with desk.loaded(found | {"model": "from-before"}) as again:
-        assert again.task.frozen.model == "from-before"
+        assert again.task.config.model == "from-before"
 
 
 @row("2.1", "model_info")
@@ -315,7 +315,7 @@ def the_model_is_known(desk):
     assert found["model_id"] == "gpt-4o"
     assert found["context_window_tokens"] == 128_000
     with desk.loaded(desk.saved() | {"model": "from-before"}) as again:
-        assert again.task.frozen.model == "gpt-4o", "it counts more than the old field"
+        assert again.task.config.model == "gpt-4o", "it counts more than the old field"
 
 
 @row("2.1", "file_line_tracker")
@@ -392,7 +392,7 @@ def sticky_files_stand_between_marks(desk):
 @row("4.1", "tool_config")
 def it_is_given_its_tools(desk):
     with desk.started("few", tools=[CUSTOM]) as few:
-        assert few.task.frozen.tools == [CUSTOM]
+        assert few.task.config.tools == [CUSTOM]
 
 
 @row("6.2", "開始", "確認")

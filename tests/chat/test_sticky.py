@@ -25,7 +25,7 @@ from orihon.chat import sticky as module
 from orihon.chat import weighing
 from orihon.chat.sticky import StickyFiles
 from orihon.errors import UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 KEY = orihon.TaskKey.parse("local/issue/1")
 BEGIN, END = "--- CONTEXT ENTRY BEGIN ---\n", "--- CONTEXT ENTRY END ---\n\n"

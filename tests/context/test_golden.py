@@ -17,7 +17,7 @@ from orihon.context.view import saved
 from orihon.context.wire import openai
 from orihon.inheritance import prepare
 from orihon.records import Call
-from orihon.settings import ContextInheritance
+from orihon.settings.schema import ContextInheritance
 from orihon.stores.memory import MemoryStore
 from orihon.tokens import counter
 from support.fake_task import Desk

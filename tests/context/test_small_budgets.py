@@ -20,7 +20,7 @@ from orihon.errors import BudgetTooSmall
 from orihon.inheritance import Previous, block
 from orihon.inheritance.sanitise import Names
 from orihon.records import Call, Message, TaskRow
-from orihon.settings import ContextInheritance
+from orihon.settings.schema import ContextInheritance
 from orihon.tokens import counter
 from support.fake_task import Desk
 from support.past_runs import KEY

@@ -15,7 +15,7 @@ from orihon.context.view import saved, view
 from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call, Event
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from support.fake_task import Desk
 

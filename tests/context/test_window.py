@@ -13,7 +13,7 @@ from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from support.fake_task import Desk
 from support.histories import history, seeded

@@ -10,7 +10,7 @@ from orihon.ops.access import Desk, Principal
 from orihon.ops.clean import clean
 from orihon.ops.doctor import examine
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import LISTS, Options
 from orihon.testing import script

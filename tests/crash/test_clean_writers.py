@@ -11,7 +11,7 @@ from orihon.ops.backup import backup
 from orihon.ops.clean import clean
 from orihon.ops.doctor import examine
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Query
 from orihon.testing.samples import a_message

@@ -12,7 +12,7 @@ import pytest
 import orihon
 from orihon.errors import LeaseHeld, LeaseLost, NotWritten, OrihonError, OutcomeUnknown, StoreError
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.testing.contract import a_message, a_task
@@ -287,7 +287,7 @@ LIMITED = """
 import resource, signal, sys
 import orihon
 from orihon.errors import StoreError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 engine = orihon.open(sys.argv[1], settings=Settings())
 task = engine.start("local/issue/k")

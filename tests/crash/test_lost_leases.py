@@ -14,7 +14,7 @@ import pytest
 import orihon
 from orihon.errors import LeaseHeld, LeaseLost, NotFound, OrihonError
 from orihon.records import Event, Fold, Message, PlanEntry, Summary, ToolCall
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.testing.contract import a_message, a_task, one_of_each

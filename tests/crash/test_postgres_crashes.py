@@ -15,7 +15,7 @@ import orihon
 from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
 from orihon.errors import NotWritten, OutcomeUnknown, StoreUnavailable
 from orihon.records import Message, Summary
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.testing.contract import a_message, a_task
@@ -281,7 +281,7 @@ WORKER = """
 import sys, time
 import orihon
 from orihon.agent import queue
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import postgres_queue
 postgres_queue.RESERVED_SECONDS = 3  # what a dead worker had put by is free again soon
 with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:

@@ -28,7 +28,7 @@ import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.ops.doctor import examine
 from orihon.records import Event, Message, Summary, TaskRow, ToolCall
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.task import HANDOFF_KEY
 from orihon.testing.faults import DEEP, Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.script import STORES, url_of
@@ -76,7 +76,7 @@ def account(url):
     """What the store says, without the times, and where the task is in its script."""
     with orihon.open(url, settings=Settings()) as engine:
         stored = look(engine)
-        handoff = engine.handoff(KEY)
+        handoff = engine.inheritance(KEY)
         inherited = MOMENT.sub("…", handoff.text) if handoff else ""
         if stored is None:
             return Account([], [], [], [], None, inherited), stored

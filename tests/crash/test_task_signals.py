@@ -12,7 +12,7 @@ import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import Conflict, NotFound
 from orihon.ops.doctor import examine
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.lifecycle import ending_of
 from orihon.testing.faults import DEEP, Child, fast_place, in_child, sampled
 from orihon.testing.interrupts import interrupted, steps_of
@@ -87,7 +87,7 @@ def go_on(task, wait):
         replies = sum(message.role == "assistant" for message in task.lease.store.read(UUID, orihon.Message))
         task.add_reply(reply(replies), key=f"reply-{replies}")
         if replies == 5 and not task.row.compression_count:
-            task.compress(keep_recent=2)
+            task.compact(keep_recent=2)
 
 
 def log_of(url):

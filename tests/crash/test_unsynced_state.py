@@ -8,7 +8,7 @@ import pytest
 import orihon
 from orihon.errors import OutcomeUnknown
 from orihon.records import TaskRow
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import replace_file
 from orihon.stores.state import KEPT

@@ -15,8 +15,8 @@ import pytest
 
 import orihon
 from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
-from orihon.config import load
 from orihon.records import Message
+from orihon.settings.load import load
 from orihon.task_key import TaskKey
 from orihon.testing.faults import DEEP, fast_place
 from orihon.testing.script import url_of

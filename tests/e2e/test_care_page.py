@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orihon.engine import Engine
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message

@@ -12,7 +12,7 @@ import pytest
 
 import orihon
 from orihon.chat import book
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
 from support.failing_server import SILENCE, Chaos, cut, says, stalls, status

@@ -8,7 +8,7 @@ import pytest
 import orihon
 from orihon.chat import book
 from orihon.chat.conversation import STOPPED
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from support.terminal import Terminal
 

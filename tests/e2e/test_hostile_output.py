@@ -19,7 +19,7 @@ import orihon
 from orihon.chat import book
 from orihon.cli import COMMANDS
 from orihon.records import PlanEntry, Summary, ToolCall
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.terminal import HOSTILE, json_line, printable
 from support.terminal import Terminal
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import orihon
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 HOLD = """
 import sys, time, types

@@ -11,8 +11,8 @@ from orihon.agent.loop import Limits
 from orihon.agent.models import open_model
 from orihon.agent.tools.box import Toolbox
 from orihon.errors import UsageError
-from orihon.section import Secret
-from orihon.settings import Llm, Provider, Settings
+from orihon.settings.schema import Llm, Provider, Settings
+from orihon.settings.section import Secret
 from orihon.testing.wire_rules import violations
 
 NAME, URL = os.environ.get("ORIHON_TEST_MODEL", ""), os.environ.get("ORIHON_TEST_MODEL_URL", "")

@@ -15,9 +15,9 @@ import pytest
 
 import orihon
 from orihon.embedded import SHORTEST, is_base64, text_in
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Call, Message, Native, Part, ToolCall
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 PASSWORD = "k3y9f7q2w8e1"
 ASSIGNED = f"DB_PASSWORD={PASSWORD}"
@@ -99,7 +99,7 @@ ON_ITS_OWN = {
 @pytest.mark.parametrize("name", ON_ITS_OWN)
 def test_a_value_of_its_own_is_looked_into(name):
     """In results, in arguments, in payloads of a provider, and in text that is JSON."""
-    value, funnel = ON_ITS_OWN[name], Funnel()
+    value, sanitiser = ON_ITS_OWN[name], Sanitiser()
     say = {"seq": 1, "role": "assistant", "timestamp": "", "tokens": 0}
     text = json.dumps(value)
     records = [
@@ -112,11 +112,11 @@ def test_a_value_of_its_own_is_looked_into(name):
         Message(content="", native=Native(api="anthropic", items=[{"type": "x", "content": value}]), **say),
     ]
     for record in records:
-        admitted = funnel.admit(record)
+        admitted = sanitiser.record(record)
         assert admitted != record
         assert PASSWORD not in everything_in(admitted)
-        assert funnel.admit(admitted) == admitted
-    kept = json.loads(funnel.admit(records[1]).content)
+        assert sanitiser.record(admitted) == admitted
+    kept = json.loads(sanitiser.record(records[1]).content)
     assert type(kept) is type(value)
     if name == "in lines":
         inside = base64.b64decode(kept["content_b64"]).decode()
@@ -163,19 +163,19 @@ BINARIES = {
 @pytest.mark.parametrize("name", BINARIES)
 def test_pictures_sound_pdfs_and_archives_stay_as_they_are(name):
     """To the byte, in a part, in a value, in quotes, in lines and in a blob."""
-    data, funnel = BINARIES[name], Funnel()
+    data, sanitiser = BINARIES[name], Sanitiser()
     for written in (b64(data), wrapped(b64(data)), base64.urlsafe_b64encode(data).decode()):
-        assert funnel.value({"blob": written, "list": [written]}) == {"blob": written, "list": [written]}
-        assert funnel.text(written) == written
+        assert sanitiser.value({"blob": written, "list": [written]}) == {"blob": written, "list": [written]}
+        assert sanitiser.text(written) == written
         given = Part(type="file", data=written)
-        assert funnel.admit(given) == given
-    assert funnel.data(data) is data
+        assert sanitiser.record(given) == given
+    assert sanitiser.data(data) is data
     assert text_in(data) is None
 
 
 def test_ordinary_words_are_not_taken_for_base64():
     """Names, sums, paths and words come back as the same object."""
-    funnel, chance = Funnel(), random.Random(1)
+    sanitiser, chance = Sanitiser(), random.Random(1)
     words = ["".join(chance.choices(string.ascii_letters + "_/-", k=chance.randrange(4, 60))) for _ in range(3000)]
     words += [
         "0f" * 20,
@@ -185,9 +185,9 @@ def test_ordinary_words_are_not_taken_for_base64():
         "foo\nbar_baz\nqux_quux_corge\n",
     ]
     for word in words:
-        assert funnel.text(word) is word
+        assert sanitiser.text(word) is word
     quoted = json.dumps({word: word for word in words})
-    assert funnel.text(quoted) is quoted
+    assert sanitiser.text(quoted) is quoted
 
 
 def test_what_is_shorter_or_no_base64_is_not_tried():

@@ -1,4 +1,4 @@
-"""The funnel: every string of every record is masked, ids stay unique, and text inside base64 is text."""
+"""The sanitiser: every string of every record is masked, ids stay unique, and text inside base64 is text."""
 
 import base64
 import gzip
@@ -16,7 +16,7 @@ import pytest
 import orihon
 from orihon import codec, ingest
 from orihon.codec import _KINDS as KINDS
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Call, Event, Fold, Message, Metadata, Native, Part, Record, TaskRow, ToolCall
 from orihon.redaction import MASKS, KnownSecrets, mask
 from orihon.task_key import TaskKey
@@ -105,20 +105,20 @@ def test_no_field_keeps_a_secret(kind, make):
     assert TOKEN.lower() in codec.encode(given).decode().lower()
     if kind is TaskRow:
         changes = {name: value for name, value in msgspec.structs.asdict(given).items() if isinstance(value, str)}
-        assert TOKEN.lower() not in str(Funnel().row_changes(changes)).lower()
-    admitted = codec.encode(Funnel().admit(given))
+        assert TOKEN.lower() not in str(Sanitiser().row_changes(changes)).lower()
+    admitted = codec.encode(Sanitiser().record(given))
     assert TOKEN.lower() not in admitted.decode().lower()
     assert codec.decode_line(admitted, kind) is not None  # and what is left is still a record
 
 
 def test_a_field_of_a_new_kind_is_an_error_not_a_hole():
-    """Who adds a field that the funnel cannot walk hears of it with the first record."""
+    """Who adds a field that the sanitiser cannot walk hears of it with the first record."""
 
     class Later(Record, frozen=True, kw_only=True):
         thing: bytes
 
     with pytest.raises(TypeError, match="no way for"):
-        Funnel().admit(Later(thing=b"x"))
+        Sanitiser().record(Later(thing=b"x"))
 
 
 def test_what_is_harmless_passes_as_the_same_object():
@@ -132,13 +132,13 @@ def test_what_is_harmless_passes_as_the_same_object():
         Event(id=1, after=1, type="note", data={"blob": {"sha256": "a" * 64, "size_bytes": 3}}, timestamp=codec.now()),
         Fold(id=1, seq=1, text="[…]", arguments={"call_1": "{}"}, tokens=1, timestamp=codec.now()),
     ):
-        assert Funnel().admit(record) == record
+        assert Sanitiser().record(record) == record
 
 
 def test_reasoning_that_was_masked_goes_whole():
     """A signature vouches for the very text."""
     thought = {"type": "thinking", "thinking": f"use {TOKEN}", "signature": "c2ln"}
-    admitted = Funnel().admit(a_message("ok", native=Native(api="anthropic", items=[thought])))
+    admitted = Sanitiser().record(a_message("ok", native=Native(api="anthropic", items=[thought])))
     assert admitted.native is None
 
 
@@ -147,7 +147,7 @@ def test_a_call_says_whether_it_may_run_again():
     plain = {"id": "call_1", "name": "run", "arguments": "{}"}
     for field, masked in (("id", False), ("name", True), ("arguments", True)):
         call = Call(**plain | {field: ASSIGNED})
-        (admitted,) = Funnel().admit(a_message("", role="assistant", tool_calls=[call])).tool_calls
+        (admitted,) = Sanitiser().record(a_message("", role="assistant", tool_calls=[call])).tool_calls
         assert admitted.masked is masked, field
 
 
@@ -184,8 +184,8 @@ def test_arguments_that_hold_no_secret_stay_byte_for_byte():
         '{"n": 12345678901234567890123}',
     ):
         (kept,) = (
-            Funnel()
-            .admit(a_message("", role="assistant", tool_calls=[Call(id="c", name="n", arguments=text)]))
+            Sanitiser()
+            .record(a_message("", role="assistant", tool_calls=[Call(id="c", name="n", arguments=text)]))
             .tool_calls
         )
         assert kept.arguments == text
@@ -196,19 +196,19 @@ def test_arguments_that_hold_no_secret_stay_byte_for_byte():
 
 def test_masked_ids_stay_unique():
     """Equal ids become equal ids, different ids different ones, and no piece of a secret is in them."""
-    gate = Funnel(key=lambda: b"k" * 32)
+    gate = Sanitiser(key=lambda: b"k" * 32)
     ids = [f"call-{number}-{ASSIGNED}" for number in range(500)]
     masked = [gate.id(one) for one in ids]
     assert len(set(masked)) == len(ids)
-    assert masked == [Funnel(key=lambda: b"k" * 32).id(one) for one in ids]
+    assert masked == [Sanitiser(key=lambda: b"k" * 32).id(one) for one in ids]
     assert not any(PASSWORD[at : at + 4] in one for one in masked for at in range(len(PASSWORD) - 3))
     assert all(re.fullmatch(r"\[PASSWORD\]-[a-p]{16}", one) for one in masked)
-    assert Funnel(key=lambda: b"l" * 32).id(ids[0]) != masked[0], "without the key no guess can be tried"
+    assert Sanitiser(key=lambda: b"l" * 32).id(ids[0]) != masked[0], "without the key no guess can be tried"
 
 
 def test_a_masked_id_is_not_masked_again():
     """What a store gave is what it takes: in a result, in a copy, in another process."""
-    gate = Funnel(key=lambda: b"k" * 32)
+    gate = Sanitiser(key=lambda: b"k" * 32)
     for name in sorted(MASKS):
         for number in range(20):
             tag = ingest.hashlib.blake2b(b"%d" % number, digest_size=8).hexdigest().translate(ingest._LETTERS)
@@ -348,7 +348,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_text_in_base64_is_masked(name):
     """Whatever it is called, in whatever encoding, and however its base64 is written."""
-    admitted = Funnel().admit(a_message([TEXTS[name]]))
+    admitted = Sanitiser().record(a_message([TEXTS[name]]))
     assert admitted.masked
     (kept,) = admitted.content
     data = kept.data if kept.data is not None else kept.url.partition("base64,")[2]
@@ -374,7 +374,7 @@ BINARIES = {
 def test_pictures_and_archives_are_left_alone(name):
     """What is no text keeps its bytes, on purpose."""
     given = a_message([part(base64.b64encode(BINARIES[name]).decode(), None)])
-    assert Funnel().admit(given) is given
+    assert Sanitiser().record(given) is given
 
 
 def test_data_that_is_words_is_kept_as_it_came(url):
@@ -390,7 +390,7 @@ def test_bytes_around_a_secret_stay():
     """A text in another encoding loses its secret, and nothing else."""
     for encoding in ("latin-1", "utf-16", "utf-8"):
         given = f"caf\xe9 {ASSIGNED} na\xefve".encode(encoding)
-        assert Funnel().data(given) == "caf\xe9 DB_PASSWORD=[PASSWORD] na\xefve".encode(encoding)
+        assert Sanitiser().data(given) == "caf\xe9 DB_PASSWORD=[PASSWORD] na\xefve".encode(encoding)
 
 
 def test_a_file_of_text_is_masked_wherever_it_goes(url, tmp_path):
@@ -431,7 +431,7 @@ def broken(text):
 
 def test_every_line_of_the_log_is_masked(lines):
     """Its values, its error, and what its store knows to be secret, before any handler sees it."""
-    gate = ingest.listen(Funnel(KnownSecrets(["correct-horse-battery"])))
+    gate = ingest.listen(Sanitiser(KnownSecrets(["correct-horse-battery"])))
     log = logging.getLogger("orihon")
     try:
         broken(f"refused {TOKEN}")
@@ -490,12 +490,12 @@ def test_how_a_task_ended_is_logged_without_secrets(lines, how):
 
 def test_kinds_that_are_not_wanted_are_left_alone():
     """All but addresses; what the process was given as a secret is hidden in any case."""
-    gate = Funnel(KnownSecrets([MAIL[::-1]]), frozenset(MASKS - {"EMAIL"}))
+    gate = Sanitiser(KnownSecrets([MAIL[::-1]]), frozenset(MASKS - {"EMAIL"}))
     text = f"{MAIL} {TOKEN} {MAIL[::-1]}"
     assert gate.text(text) == f"{MAIL} [GITHUB_TOKEN] [SECRET]"
     assert gate.value({"author": MAIL, "password": PASSWORD}) == {"author": MAIL, "password": "[PASSWORD]"}
-    assert Funnel(kinds=frozenset()).value({"password": PASSWORD}) == {"password": PASSWORD}
-    assert Funnel(kinds=frozenset({"EMAIL"})).text(text) == f"[EMAIL] {TOKEN} {MAIL[::-1]}"
+    assert Sanitiser(kinds=frozenset()).value({"password": PASSWORD}) == {"password": PASSWORD}
+    assert Sanitiser(kinds=frozenset({"EMAIL"})).text(text) == f"[EMAIL] {TOKEN} {MAIL[::-1]}"
 
 
 def test_metadata_of_a_queued_task_hold_no_password(tmp_path, monkeypatch):
@@ -522,6 +522,6 @@ def test_metadata_are_admitted_whole():
     given = Metadata(
         uuid="u", task_key=TaskKey.local(TOKEN), user=TOKEN, hostname=ASSIGNED, config={"a": ASSIGNED}, format=1
     )
-    encoded = codec.encode(Funnel().admit(given)).decode()
+    encoded = codec.encode(Sanitiser().record(given)).decode()
     assert TOKEN not in encoded
     assert PASSWORD not in encoded

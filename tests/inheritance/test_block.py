@@ -11,7 +11,7 @@ from orihon.inheritance import Previous, block, cap, notice, prepare
 from orihon.inheritance.sanitise import Names, names_of, sanitised
 from orihon.planning.history import execution
 from orihon.records import TaskRow
-from orihon.settings import ContextInheritance, InheritedPlanning
+from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.memory import MemoryStore
 from orihon.tokens import counter
 from support.past_runs import KEY, NOW, a_plan, a_run

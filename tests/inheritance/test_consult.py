@@ -8,7 +8,7 @@ import pytest
 
 from orihon.inheritance import consult, outline_of, prepare
 from orihon.records import ToolCall
-from orihon.settings import ContextInheritance
+from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.tokens import counter

@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.schema import ContextInheritance, Settings
 from orihon.tokens import counter
 from support.replies import KEY, TOOLS, calling, saying, turn
 
@@ -41,7 +41,7 @@ def test_ten_runs_of_one_issue(engine):
         if before is None:
             assert block == ""
         else:
-            assert task.frozen.inherited_from == before.uuid
+            assert task.config.inherited_from == before.uuid
             assert f"src/shop/total_{number - 1}.py" in block
             assert f"Goal of run {number - 1}" in block
             assert counter("estimate").text(block) <= 8000
@@ -52,7 +52,7 @@ def test_ten_runs_of_one_issue(engine):
         "Goal of run 9", "Goal of run 8", "Goal of run 7"
     ]  # fmt: skip
     for task, first in others:
-        assert task.frozen.inherited_from == ""
+        assert task.config.inherited_from == ""
         assert all(message["role"] != "assistant" for message in first.openai())
 
 
@@ -106,10 +106,10 @@ def test_it_can_be_switched_off(url):
     off = Settings(context_inheritance=ContextInheritance(enabled=False))
     with orihon.open(url, settings=off) as engine:
         run(engine, 1)
-        assert run(engine, 2)[0].frozen.inherited_from == ""
+        assert run(engine, 2)[0].config.inherited_from == ""
     with orihon.open(url, settings=Settings()) as engine:
         run(engine, 4)
-        assert run(engine, 5, inherit=False)[0].frozen.inherited_from == ""
+        assert run(engine, 5, inherit=False)[0].config.inherited_from == ""
 
 
 def test_an_issue_that_became_a_pull_request(engine):
@@ -120,7 +120,7 @@ def test_an_issue_that_became_a_pull_request(engine):
         issue.add("assistant", "Opened a pull request for src/shop/total.py.")
         issue.link(pull_request)
     task, first = run(engine, 2, key=pull_request)
-    assert task.frozen.inherited_from == issue.uuid
+    assert task.config.inherited_from == issue.uuid
     assert "src/shop/total.py" in str(first.openai())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orihon.errors import Corrupt, StoreUnavailable
 from orihon.inheritance import outline_of, prepare, search
-from orihon.settings import ContextInheritance
+from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.memory import MemoryStore

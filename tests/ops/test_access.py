@@ -9,8 +9,8 @@ from orihon import TaskKey
 from orihon.agent.tools.environment import reduced
 from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
 from orihon.ops.access import Desk, Principal, opened_desk, principal
-from orihon.section import Secret
-from orihon.settings import Access, Settings
+from orihon.settings.schema import Access, Settings
+from orihon.settings.section import Secret
 from orihon.stores.audit import audit_of
 from orihon.stores.base import Query
 from support.cli_store import KINDS

@@ -18,8 +18,8 @@ from orihon.chat import book
 from orihon.cli import COMMANDS, cli
 from orihon.errors import AccessDenied, NotFound, OrihonError, UsageError
 from orihon.records import Message
-from orihon.section import Secret
-from orihon.settings import Access, Settings
+from orihon.settings.schema import Access, Settings
+from orihon.settings.section import Secret
 from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.stores.lookup import find_row
@@ -95,8 +95,8 @@ LIBRARY = {
     "resume": (lambda e, _: e.resume("talk").close() or True, (YES, GONE, YES)),
     "start(user=alice)": (lambda e, _: _started(e, user="alice"), (YES, DENIED, YES)),
     "start": (lambda e, _: _started(e) in {"alice", "boss"}, (YES, NOTHING, YES)),
-    "handoff(user=alice)": (lambda e, _: e.handoff(KEY, user="alice"), (YES, DENIED, YES)),
-    "handoff": (lambda e, _: e.handoff(KEY), (YES, NOTHING, NOTHING)),  # a local task is inherited by its user only
+    "inheritance(user=alice)": (lambda e, _: e.inheritance(KEY, user="alice"), (YES, DENIED, YES)),
+    "inheritance": (lambda e, _: e.inheritance(KEY), (YES, NOTHING, NOTHING)),  # by its user only
     "book.listing": (book.listing, (YES, NOTHING, YES)),
     "book.listing(user=alice)": (lambda e, p: book.listing(e, p, user="alice"), (YES, NOTHING, YES)),
     "book.find": (lambda e, p: book.find(e, p, TALK), (YES, GONE, YES)),
@@ -360,7 +360,7 @@ def test_an_imported_task_cannot_read_another_users_run(url):
         task = engine.resume("mine")
         assert SECRET not in task.recall(SECRET, of="previous")
         with pytest.raises(UsageError, match="inherited_from"):
-            task.switch(inherited_from=ALICE)
+            task.reconfigure(inherited_from=ALICE)
         task.event("note", frozen={"inherited_from": ALICE})
         assert SECRET not in task.recall(SECRET, of="previous")
         task.pause()

@@ -23,7 +23,7 @@ from orihon.ops.keep import keep
 from orihon.ops.restore import restore
 from orihon.records import Message
 from orihon.redaction import MASKS
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import LISTS, Options
 from orihon.testing.contract import a_task as new_task

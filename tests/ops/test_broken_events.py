@@ -16,7 +16,7 @@ from orihon.ops.backup import backup
 from orihon.ops.doctor import examine
 from orihon.ops.portable import read_portable, take_in, write_portable
 from orihon.records import Event
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.hostile_files import packed, portable
 
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"
@@ -73,7 +73,7 @@ def test_the_scale_stays_believable_however_little_was_sent():
         task = engine.start("local/issue/k", context_length=900_000_000)
         task.add("user", "hello")
         task.window()
-        task.tighten()
+        task.shrink_budget()
         assert not any(map(problem, engine.store.read(task.uuid, Event)))
         task.close()
 

@@ -19,7 +19,7 @@ from orihon.ops.keep import keep
 from orihon.ops.search import index_some
 from orihon.ops.search.place import index_path
 from orihon.records import Message
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message

@@ -11,7 +11,7 @@ from orihon.errors import Conflict, LeaseHeld, NotFound
 from orihon.ops.access import Desk, Principal
 from orihon.ops.compact import compact
 from orihon.records import Message
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 

@@ -167,7 +167,7 @@ def test_a_key_that_came_back(tmp_path, opened):
 
 
 def raw(place, uuid, line):
-    """Write a line that no funnel has seen."""
+    """Write a line that no sanitiser has seen."""
     (path,) = (place / "contexts").glob(f"*/{uuid}/messages.jsonl")
     with path.open("ab") as file:
         file.write(line + b"\n")

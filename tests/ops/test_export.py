@@ -15,7 +15,7 @@ from orihon.ops.bring import bring
 from orihon.ops.export import pages
 from orihon.ops.plain import plain
 from orihon.records import Call, Event, Fold, Message, Part, Summary
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.task.reader import Reader
 from orihon.testing.samples import a_message, a_task

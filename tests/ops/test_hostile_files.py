@@ -17,7 +17,6 @@ import orihon
 from orihon.agent import queue
 from orihon.chat import book, document
 from orihon.cli import cli
-from orihon.config import load
 from orihon.context.events import SCHEMAS, problem
 from orihon.engine import Engine
 from orihon.errors import Corrupt, OrihonError, UsageError
@@ -30,7 +29,8 @@ from orihon.ops.portable import write_portable
 from orihon.ops.restore import restore
 from orihon.ops.show import overview
 from orihon.records import Event
-from orihon.settings import Settings
+from orihon.settings.load import load
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.task.reader import Reader
 from support.hostile_files import UUID, fill, packed, portable, reply

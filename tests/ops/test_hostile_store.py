@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import orihon
 from orihon.cli import cli
 from orihon.errors import OrihonError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.hostile_files import KEY, UUID, fill, reply
 from support.mutations import DEEP, WRONG, changed, dumped, places, removed
 

@@ -19,7 +19,7 @@ from orihon.ops.formats.source import SessionFile, value_of
 from orihon.ops.portable import write_portable
 from orihon.records import Event, Message, Metadata
 from orihon.redaction import mask_value
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.task.reader import Reader

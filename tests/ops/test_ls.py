@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon.errors import UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.lifecycle import INTERRUPTED
 from support.cli_store import IDS, KINDS, fill, said
 

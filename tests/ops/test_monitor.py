@@ -19,7 +19,7 @@ from orihon.errors import UsageError
 from orihon.ops.access import Desk, Principal
 from orihon.ops.metrics import served, text_of
 from orihon.ops.monitor import look
-from orihon.settings import Monitor, Settings
+from orihon.settings.schema import Monitor, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from orihon.testing.faults import in_child

@@ -12,7 +12,7 @@ import orihon
 from orihon.chat import book
 from orihon.cli import COMMANDS
 from orihon.errors import NotFound, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.cli_store import IDS, KINDS, SECRET, fill, said
 
 BOB = IDS["bob"]

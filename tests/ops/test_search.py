@@ -31,7 +31,7 @@ from orihon.ops.search.index import Index
 from orihon.ops.search.place import index_path
 from orihon.ops.search.words import terms_of, words_of
 from orihon.records import Call, Message, Summary
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.stores.base import Options

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 import orihon
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.cli_store import IDS, KINDS, fill, pack, said, url_of
 
 DONE = IDS["done"]

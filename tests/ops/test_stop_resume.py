@@ -8,7 +8,7 @@ import orihon
 from orihon.agent.checks import stop_file, stop_file_check
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import StopAsked
-from orihon.settings import PauseResume, Settings
+from orihon.settings.schema import PauseResume, Settings
 from orihon.testing import ScriptedModel
 from support.cli_store import KINDS, said
 

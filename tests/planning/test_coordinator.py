@@ -16,16 +16,16 @@ from orihon.planning.history import execution
 from orihon.planning.schema import Plan, Reflection, ReplanDecision, Revision, Verification, json_schema
 from orihon.planning.verification import placeholders, written
 from orihon.records import Call, Event, Message
-from orihon.settings import (
+from orihon.settings.schema import (
     ContextInheritance,
     InheritedPlanning,
     Planning,
     Replanning,
     Settings,
 )
-from orihon.settings import Reflection as ReflectionSettings
-from orihon.settings import Revision as RevisionSettings
-from orihon.settings import Verification as VerificationSettings
+from orihon.settings.schema import Reflection as ReflectionSettings
+from orihon.settings.schema import Revision as RevisionSettings
+from orihon.settings.schema import Verification as VerificationSettings
 from support.planned_runs import (
     DONE,
     FAILED,

@@ -1,7 +1,7 @@
 """A store knows the secrets that the process was given, and behaves as the settings say."""
 
-from orihon.config import load
 from orihon.records import Message
+from orihon.settings.load import load
 from orihon.stores import open_store, options_of
 from orihon.testing.samples import a_message, a_task
 

@@ -3,10 +3,10 @@
 import pytest
 
 import orihon
-from orihon.config import load
 from orihon.errors import SettingsError
 from orihon.redaction import MASKS
-from orihon.settings import Masking, Settings
+from orihon.settings.load import load
+from orihon.settings.schema import Masking, Settings
 from orihon.stores import options_of
 from orihon.testing.samples import TOKEN
 

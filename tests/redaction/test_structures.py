@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bench.shapes import fill
 
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Call, ToolCall
 from orihon.redaction import mask, mask_value
 
@@ -113,9 +113,9 @@ def test_a_structure_keeps_its_kind_and_its_length():
 def test_the_arguments_of_a_call_and_the_record_of_its_run_hold_the_same():
     key = fill("{62:24}", random.Random(1))
     arguments = {"cmd": ["mysql", "--password", PASSWORDS[0]], "headers": [["X-Api-Key", key]]}
-    funnel = Funnel()
-    call = funnel.admit(Call(id="c", name="run", arguments=json.dumps(arguments)))
-    run = funnel.admit(
+    sanitiser = Sanitiser()
+    call = sanitiser.record(Call(id="c", name="run", arguments=json.dumps(arguments)))
+    run = sanitiser.record(
         ToolCall(seq=1, tool="run", args=arguments, status="success", duration_ms=1, timestamp="2025-01-01T00:00:00Z")
     )
     assert json.loads(call.arguments) == run.args

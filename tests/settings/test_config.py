@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from orihon.config import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
 from orihon.errors import SettingsError
 from orihon.redaction import mask
+from orihon.settings.load import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
 from orihon.stores import options_of
 
 ROOT = Path(__file__).parents[2]
@@ -506,5 +506,5 @@ class TestAnything:
 
 def test_importing_the_module_does_not_import_yaml():
     """PyYAML is paid for when a file is read, not before."""
-    code = "import sys, orihon.config; sys.exit('yaml' in sys.modules)"
+    code = "import sys, orihon.settings.load; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orihon.section import Secret, dec_hook, each, enc_hook
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import Secret, dec_hook, each, enc_hook
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-live-0123456789abcdef"
@@ -39,7 +39,7 @@ def test_every_default_is_itself_allowed():
 
 
 def test_nobody_can_change_settings():
-    """Settings, sections and secrets are frozen."""
+    """Settings, sections and secrets are config."""
     with pytest.raises(AttributeError):
         Settings().fold_at = 0.5
     with pytest.raises(AttributeError):

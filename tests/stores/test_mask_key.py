@@ -23,7 +23,7 @@ SCRIPT = """
 import sys
 from orihon.stores import open_store
 with open_store(sys.argv[1]) as store:
-    print(store.funnel.id(sys.argv[2]))
+    print(store.sanitiser.id(sys.argv[2]))
 """
 
 
@@ -40,13 +40,13 @@ def test_processes_that_begin_at_once_have_one_key(url):
     running = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = {process.communicate()[0] for process in running}
     with open_store(url) as store:
-        assert said == {store.funnel.id(f"call_{TOKEN}") + "\n"}
+        assert said == {store.sanitiser.id(f"call_{TOKEN}") + "\n"}
 
 
 def test_another_store_has_another_key(url_at, tmp_path):
     """Nobody learns from one store what an id of another one was."""
     with open_store(url_at("jsonl", tmp_path)) as one, open_store(url_at("sqlite", tmp_path)) as other:
-        assert one.funnel.id(TOKEN) != other.funnel.id(TOKEN)
+        assert one.sanitiser.id(TOKEN) != other.sanitiser.id(TOKEN)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
@@ -54,9 +54,9 @@ def test_it_is_made_when_it_is_needed_and_for_its_owner_alone(kind, url_at, tmp_
     """A store in which no id was masked has no key."""
     with open_store(url_at(kind, tmp_path)) as store:
         path = store.beside("mask.key")
-        store.funnel.id("call_1")
+        store.sanitiser.id("call_1")
         assert not path.exists()
-        store.funnel.id(TOKEN)
+        store.sanitiser.id(TOKEN)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert path.stat().st_size == KEY_BYTES
         assert [one.name for one in path.parent.iterdir() if "mask.key." in one.name] == []
@@ -110,9 +110,9 @@ def test_who_only_reads_does_not_see_the_key_of_the_database(postgres, postgres_
             bring_up_to_date(url, role=names[0], user="alice")
             bring_up_to_date(url, role=names[1])
             with open_store(url) as store:
-                masked = store.funnel.id(TOKEN)
+                masked = store.sanitiser.id(TOKEN)
             with open_store(url.replace("://postgres@", f"://{names[1]}@")) as store:
-                assert store.funnel.id(TOKEN) == masked
+                assert store.sanitiser.id(TOKEN) == masked
             with (
                 psycopg.connect(url.replace("://postgres@", f"://{names[0]}@")) as reader,
                 pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -136,7 +136,7 @@ def test_a_worker_of_an_older_database_gets_the_key_with_the_table(postgres, pos
                 owner.execute("DELETE FROM orihon_migrations WHERE number >= 7")
             assert bring_up_to_date(url).applied == ["007 mask_key"]
             with open_store(url.replace("://postgres@", f"://{name}@")) as store:
-                assert store.funnel.id(TOKEN).startswith("[GITHUB_TOKEN]-")
+                assert store.sanitiser.id(TOKEN).startswith("[GITHUB_TOKEN]-")
         finally:
             admin.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
             admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))

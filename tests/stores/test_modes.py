@@ -15,11 +15,11 @@ import orihon
 from orihon.agent.checks import write_signal
 from orihon.agent.models.cache import ReplyCache
 from orihon.chat.terminal import typed
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.ops.access import opened_desk
 from orihon.ops.backup import backup
 from orihon.ops.portable import write_portable
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import create_file, open_file
 from orihon.testing.contract import a_message, a_task
@@ -235,7 +235,7 @@ def make_everything(place: Path) -> None:
             desk.looked("task", uuid=TASK.uuid)
             backup(desk, place / "backups" / kind)
             write_portable(desk.store, desk.row(TASK.uuid), place / f"{kind}.export")
-    ReplyCache(place / "cache", Funnel()).put("model", {"messages": []}, {"text": "hello"})
+    ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})
     typed.remember(place / "state" / "chat" / "typed.jsonl", "hello")
     write_signal(place / "signals" / "deep" / "stop_signal", "enough")
     os.close(create_file(place / "created"))

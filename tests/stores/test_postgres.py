@@ -15,7 +15,7 @@ from psycopg import sql
 import orihon
 from orihon.errors import NotFound, OrihonError, SchemaMismatch, StoreUnavailable, UsageError
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import migrations, open_store
 from orihon.stores.base import Options, Query
 from orihon.stores.migrations import Migration, bring_up_to_date

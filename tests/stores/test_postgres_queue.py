@@ -11,7 +11,7 @@ import pytest
 import orihon
 from orihon.agent.queue import Job, claim, enqueue, recover, waiting
 from orihon.ops.search import news
-from orihon.settings import ContextInheritance, PauseResume, Settings
+from orihon.settings.schema import ContextInheritance, PauseResume, Settings
 from orihon.stores import open_store, postgres_queue
 from orihon.stores.base import Options, Query
 from orihon.stores.fenced import TABLES

@@ -11,7 +11,7 @@ from psycopg import sql
 from orihon.errors import NotFound, OrihonError, StoreUnavailable, UsageError
 from orihon.ops.access import opened_desk
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import Filter, looks
 from orihon.stores.migrations import bring_up_to_date

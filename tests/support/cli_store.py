@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 import orihon
 from orihon.cli import cli
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 IDS = {
     "done": "550e8400-e29b-41d4-a716-446655440000",

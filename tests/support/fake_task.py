@@ -8,7 +8,7 @@ from orihon.context.shelf import Shelf
 from orihon.context.sticky import StickyList
 from orihon.context.view import View, step
 from orihon.context.window import compose
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Event, Message
 from orihon.task.sticky import Stickies, version
 from orihon.tokens import counter
@@ -47,7 +47,7 @@ class Desk:
 
     def stick(self, files, room=1_000_000):
         """The sticky files are these now, by path and text."""
-        made = [version(path, text, funnel=Funnel(), counter=self.counter) for path, text in files.items()]
+        made = [version(path, text, sanitiser=Sanitiser(), counter=self.counter) for path, text in files.items()]
         self.files |= {one.file.sha256: one.text for one in made}
         listed = StickyList(tuple(one.file for one in made), room=room, at_once=not self.sent)
         return self.event("sticky", **msgspec.to_builtins(listed))

@@ -11,7 +11,7 @@ from orihon.chat import book
 from orihon.context.view import record
 from orihon.ops.portable import write_portable
 from orihon.planning.schema import Action, ActionPlan, Decomposition, Goal, Plan, Subtask
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.mutations import dumped
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -44,7 +44,7 @@ def fill(engine, directory):
                 run.result = "line of a file\n" * 200
         task.add_reply(reply(f"answer {number}"))
         task.window()
-    task.compress()
+    task.compact()
     task.snapshot(goal="mend it", current_phase="execution", key_observations=["red"])
     with task.tangent("why is it slow?", keep="tail"):
         task.add_reply(reply("because"))

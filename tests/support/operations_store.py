@@ -4,7 +4,7 @@ import json
 from contextlib import contextmanager
 
 import orihon
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 
 UUID = "550e8400-e29b-41d4-a716-446655440000"
 OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -44,7 +44,7 @@ def _long(engine):
         for number in range(1, 25):
             _turn(task, number)
             if number in {8, 16}:
-                task.compress()
+                task.compact()
         task.add("user", "Commit the changes")
         _turn(task, 25, "github_create_commit", "Success")
         task.add_reply(_said('{"done": true, "comment": "Completed"}'))

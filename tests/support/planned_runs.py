@@ -17,7 +17,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.planning.history.progress import stored_progress
 from orihon.planning.schema import value_of
 from orihon.records import Message, PlanEntry
-from orihon.settings import ContextStorage, Planning, Reflection, Settings
+from orihon.settings.schema import ContextStorage, Planning, Reflection, Settings
 
 KEY = orihon.TaskKey.github("acme", "shop", issue=27)
 NAMES = ("read_file", "write_file", "run_tests")

@@ -137,7 +137,7 @@ class _Author:
         moves = (
             *[self.user] * 4, *[self.reply] * 6, *[self.results] * 5, self.answer, self.orphan, self.foreign,
             self.system, self.many_calls, *[self.window] * 5, self.view, self.view, self.pin, self.sticky,
-            self.snapshot, self.compress, self.switch, self.tighten, self.crash,
+            self.snapshot, self.compress, self.switch, self.shrink_budget, self.crash,
         )  # fmt: skip
         steps = [] if self.one_in(4) else [self.system()]
         steps += [self.pick(moves)() for _ in range(self.dice.randrange(1, 28))]
@@ -372,8 +372,8 @@ class _Author:
             {"tools": OTHER_TOOLS},
         ))  # fmt: skip
 
-    def tighten(self) -> Step:
-        return ("tighten",)
+    def shrink_budget(self) -> Step:
+        return ("shrink_budget",)
 
     def crash(self) -> Step:
         return ("crash",)

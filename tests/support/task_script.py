@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import orihon
 from orihon.errors import Conflict, NotFound
 from orihon.records import Event
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import database
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.jsonl_lease import JsonlLease
@@ -171,7 +171,7 @@ def _paused(play):
 
 
 def _compressed(play):
-    assert play.task.compress(keep_recent=3) is not None
+    assert play.task.compact(keep_recent=3) is not None
 
 
 def _mend(play):

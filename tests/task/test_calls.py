@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import OutcomeUnknown, StoreError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.faults import Fault, Faults
 from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS, calling, saying, turn
@@ -134,7 +134,7 @@ def test_a_call_that_a_summary_swallowed_does_not_wait(engine):
     task.add("user", "Leave it.")
     turn(task, saying("Left. " + "It was too long. " * 40))
     task.add("user", "Good.")
-    assert task.compress(keep_recent=3) is not None
+    assert task.compact(keep_recent=3) is not None
     task.rewind(left + 1)
     assert task.pending_calls() == []
     task.lease.close()

@@ -4,7 +4,7 @@ import pytest
 
 import orihon
 from orihon.errors import UsageError
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS, calling, saying, turn
 
@@ -48,12 +48,12 @@ def test_by_hand(engine, caplog):
     with begun(engine, context_length=100_000, summariser=model) as task:
         work(task, 0, 10)
         before = task.window().openai()
-        dry = task.compress(dry_run=True, focus="the basket")
+        dry = task.compact(dry_run=True, focus="the basket")
         assert (dry.messages, len(model.prompts)) == (15, 1)
         assert "the basket" in model.prompts[0]
         assert task.window().openai() == before
         assert engine.row(task.uuid).compression_count == 0
-        made = task.compress()
+        made = task.compact()
         assert made.ranges == dry.ranges
         after = task.window()
         assert after.tokens < sum(len(str(message)) for message in before) / 4
@@ -64,7 +64,7 @@ def test_by_hand(engine, caplog):
         said = [record.getMessage().partition("] ")[2] for record in caplog.records]
         done = f"Compression completed: {made.outcome.original_tokens} -> {made.outcome.tokens} tokens"
         assert said[-2:] == ["Context compression triggered", done]
-        assert task.compress() is None  # nothing more to gain
+        assert task.compact() is None  # nothing more to gain
         task.undo()
         assert task.window().openai() == before
 
@@ -74,9 +74,9 @@ def test_the_previous_one_is_rolled_in(engine):
     model = Model(lambda prompt: "FIRST" if "FIRST" not in prompt else "SECOND with FIRST in it")
     with begun(engine, context_length=100_000, summariser=model) as task:
         work(task, 0, 8)
-        task.compress()
+        task.compact()
         work(task, 8, 16)
-        task.compress()
+        task.compact()
         shown = str(task.window().openai())
         assert "SECOND with FIRST" in shown
         first, second = engine.read(task.uuid).summaries()
@@ -158,7 +158,7 @@ def test_a_hostile_summariser_loses_nothing(engine, answer, window):
     model = Model(answer)
     with begun(engine, context_length=8000, window=window, summariser=model) as task:
         work(task, 0, 30)
-        made = task.compress()
+        made = task.compact()
         assert made is None or made.outcome.calls <= 3
         asked = len(model.prompts)
         task.window()
@@ -178,7 +178,7 @@ def test_ten_forced_compressions(engine):
         pin = task.add("user", "Never touch the till. それは触らないこと。", pinned=True)
         for number in range(10):
             work(task, number * 6, number * 6 + 6)
-            task.compress(keep_recent=2)
+            task.compact(keep_recent=2)
             shown = task.window().openai()
             assert shown[0]["content"] == SYSTEM
             assert REQUEST in [message["content"] for message in shown]
@@ -238,7 +238,7 @@ def test_the_prompt_can_be_replaced(url):
     with orihon.open(url, settings=Settings(context_storage=storage)) as engine:
         with begun(engine, context_length=100_000, summariser=model) as task:
             work(task, 0, 10)
-            task.compress()
+            task.compact()
         assert model.prompts[0].startswith("SHORTER {please}: ")
 
 
@@ -248,7 +248,7 @@ def test_japanese_is_summarised_in_japanese(engine):
     with engine.start(KEY, inherit=False, tools=TOOLS, summariser=model) as task:
         task.add("user", "空のカートの合計が間違っています。直してください。")
         work(task, 0, 8)
-        task.compress()
+        task.compact()
         assert "要約" in model.prompts[0]
         assert "これまでの経過の要約" in str(task.window().openai())
         turn(task, saying("直しました。"))
@@ -263,7 +263,7 @@ def test_notes_of_the_system_are_summarised_and_folded(engine):
         task.add("user", REQUEST)
         task.add("system", "The budget is 42.")
         work(task, 0, 10)
-        task.compress()
+        task.compact()
         assert "The budget is 42." in model.prompts[0]
         assert SYSTEM not in model.prompts[0]
         assert [message["content"] for message in task.window().openai()[:3]] == [SYSTEM, "Be brief.", REQUEST]
@@ -279,13 +279,13 @@ def test_a_call_that_waits_is_not_summarised(engine):
     with begun(engine, context_length=100_000, summariser=Model()) as task:
         work(task, 0, 10)
         task.add_reply(calling(("run_tests", {})))
-        assert task.compress(keep_recent=0) is not None
+        assert task.compact(keep_recent=0) is not None
         (call,) = task.pending_calls()
         with task.tool(call) as run:
             run.result = "2 passed"
         newest = task.window().openai()[-2:]
         assert [message["role"] for message in newest] == ["assistant", "tool"]
-        assert task.compress(keep_recent=0) is not None
+        assert task.compact(keep_recent=0) is not None
 
 
 @pytest.mark.parametrize("tokens", ["bytes4", "chars4", "estimate"])
@@ -332,7 +332,7 @@ def test_a_summary_as_long_as_the_window_is_refused(engine):
     model = Model("All of it is worth telling. " * 120)
     with begun(engine, context_length=1000, window="plain", summariser=model) as task:
         work(task, 0, 30)
-        task.compress()
+        task.compact()
         assert model.prompts
         assert "worth telling" not in str(task.window().openai())
 
@@ -342,4 +342,4 @@ def test_a_focus_that_is_no_text(engine):
     with engine.start(KEY) as task:
         task.add("user", "Go.")
         with pytest.raises(UsageError, match="focus"):
-            task.compress(focus=5)
+            task.compact(focus=5)

@@ -4,9 +4,9 @@ import msgspec
 
 from orihon.errors import NotFound
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.task.config import TaskConfig, freeze, thaw
+from orihon.task.config import TaskConfig, config_from_metadata, config_from_settings
 from orihon.task.history import RECENT_BYTES, History
 from orihon.testing.samples import a_message, a_task
 
@@ -77,13 +77,13 @@ def _lost(_):
 
 def test_what_is_frozen_is_thawed():
     """A task keeps its settings; a field that cannot be read has its default, and the others stay."""
-    frozen = freeze(Settings(), context_length=9000, model="m", tools=[{"name": "a"}])
-    config = msgspec.to_builtins(frozen)
-    assert thaw(config) == frozen
-    assert thaw(config | {"context_length": "many", "later": 1}) == msgspec.structs.replace(
-        frozen, context_length=128_000
+    config = config_from_settings(Settings(), context_length=9000, model="m", tools=[{"name": "a"}])
+    stored = msgspec.to_builtins(config)
+    assert config_from_metadata(stored) == config
+    assert config_from_metadata(stored | {"context_length": "many", "later": 1}) == msgspec.structs.replace(
+        config, context_length=128_000
     )
-    assert thaw({}) == TaskConfig()
+    assert config_from_metadata({}) == TaskConfig()
 
 
 def test_messages_keep_their_type():

@@ -8,7 +8,7 @@ import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import Conflict, LeaseHeld
 from orihon.records import Summary
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.lifecycle import TRANSITIONS
 from support.replies import KEY, TOOLS, calling, saying, turn
 
@@ -66,7 +66,7 @@ def test_nothing_is_said_after_the_end(engine, status):
     """A task that is not running takes nothing."""
     task = begun(engine)
     ENDS[status](task)
-    for call in (lambda: task.add("user", "x"), task.window, task.pending_calls, task.reset, task.compress):
+    for call in (lambda: task.add("user", "x"), task.window, task.pending_calls, task.reset, task.compact):
         with pytest.raises(Conflict, match=status):
             call()
     assert not task.wants_reply()
@@ -247,7 +247,7 @@ def test_a_begun_end_is_finished(engine):
                 engine.resume(task.uuid)
         else:
             with engine.start(KEY) as new:
-                assert new.frozen.inherited_from == task.uuid
+                assert new.config.inherited_from == task.uuid
         row = engine.row(task.uuid)
         assert (row.status, row.reason) == ("stopped", "enough")
         assert "All done here." in row.final_summary

@@ -15,7 +15,7 @@ def test_a_compression_is_logged(engine, caplog):
         task.add("user", "Fix the basket.")
         for _ in range(8):
             turn(task, calling(("read_file", {})), [LONG])
-        made = task.compress()
+        made = task.compact()
     outcome = made.outcome
     said = [record.getMessage() for record in caplog.records if "ompression" in record.getMessage()]
     assert said == [

@@ -13,7 +13,7 @@ CHILD = """
 import ctypes, gc, random, sys
 from pathlib import Path
 import orihon
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 words = [f"{verb}_{noun}_{n}" for verb in ("load", "save", "merge") for noun in ("cart", "order") for n in range(20)]
 words += ["the", "value", "is", "checked", "before", "it", "returns", "42", "and", "None"] * 12

@@ -19,7 +19,7 @@ from orihon import TaskKey, codec
 from orihon.coerce import deep, unwrapped
 from orihon.errors import OrihonError, UsageError
 from orihon.records import Event, Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 KINDS = ["memory", "jsonl", "sqlite", "postgres"]
 
@@ -162,13 +162,13 @@ def test_a_text_of_a_subclass(engine, task, text):
     task.snapshot(goal=text, key_observations=[text])
     task.sticky({text: text})
     task.event("note", here=text)
-    task.switch(model=text)
+    task.reconfigure(model=text)
     assert task.recall(text)
     json.dumps(task.window().openai())
     task.pause(text)
     assert (task.row.reason, type(task.row.reason)) == ("red", str)
     again = engine.resume(Text(task.uuid))
-    assert again.frozen.model == "red"
+    assert again.config.model == "red"
     again.stop(text)
     with engine.start(TaskKey.local(text), user=text, model=text, uuid=Text("my-id")) as other:
         other.add("user", text)
@@ -241,8 +241,8 @@ CALLS = {
     "sticky": lambda task, value: task.sticky(value),
     "sticky text": lambda task, value: task.sticky({"path": value}),
     "snapshot": lambda task, value: task.snapshot(goal=value),
-    "switch": lambda task, value: task.switch(model=value),
-    "tools": lambda task, value: task.switch(tools=value),
+    "switch": lambda task, value: task.reconfigure(model=value),
+    "tools": lambda task, value: task.reconfigure(tools=value),
     "link": lambda task, value: task.link(value),
     "plan": lambda task, value: task.plan(value),
     "event": lambda task, value: task.event("note", value=value),
@@ -258,7 +258,7 @@ ENGINE_CALLS = {
     "row": lambda engine, value: engine.row(value),
     "tasks status": lambda engine, value: engine.tasks(status=value),
     "tasks key": lambda engine, value: engine.tasks(key=value),
-    "handoff": lambda engine, value: engine.handoff(value),
+    "handoff": lambda engine, value: engine.inheritance(value),
     "open user": lambda _, value: orihon.open("memory:", settings=Settings(), user=value),
     "open token": lambda _, value: orihon.open("memory:", settings=Settings(), token=value),
     "key local": lambda _, value: TaskKey.local(value),

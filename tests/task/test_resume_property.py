@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import BudgetTooSmall, TangentError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.faults import DEEP
 from support.replies import KEY, TOOLS, saying
 
@@ -134,7 +134,7 @@ class Player:
         self.task.reset()
 
     def compress(self, keep_recent):
-        self.task.compress(keep_recent=keep_recent)
+        self.task.compact(keep_recent=keep_recent)
 
     def checkpoint(self):
         self.marks.append(self.task.checkpoint())

@@ -26,12 +26,12 @@ from orihon.chat.modelinfo import context_length
 from orihon.chat.sticky import StickyFiles
 from orihon.codec import now
 from orihon.context.importance import importance
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.inheritance import Handoff, Previous, search
 from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan
-from orihon.settings import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Settings
 from orihon.stores.base import Query
 from support.planned_runs import DONE, PASSED, Brain, World, action, plan
 from support.replies import KEY, TOOLS, calling, saying, turn
@@ -110,7 +110,7 @@ def everything_is_counted_by_itself(engine):
     with begun(engine) as task:
         long_enough(task)
         turn(task, saying("Done.", usage=(100, 7)))
-        task.compress()
+        task.compact()
         row, stats = engine.row(task.uuid), task.stats()
         assert (row.llm_call_count, row.tool_call_count, row.compression_count) == (9, 8, 1)
         assert (stats.llm_calls, stats.tool_calls, stats.compressions) == (9, 8, 1)
@@ -147,7 +147,7 @@ def the_task_is_the_message_store(engine):
 def the_task_is_the_summary_store(engine):
     with begun(engine, summariser=lambda _: SUMMARY) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
         assert SUMMARY in str(task.window().openai())
 
 
@@ -164,7 +164,7 @@ def opening_takes_the_settings(place):
     with orihon.open(place.parent / "others", settings=settings) as other, begun(other, context_length=64_000) as task:
         long_enough(task)
         assert len(task.history._recent) == 3
-        assert (other.row(task.uuid).context_length, task.frozen.max_memory_messages) == (64_000, 3)
+        assert (other.row(task.uuid).context_length, task.config.max_memory_messages) == (64_000, 3)
 
 
 @ours("MessageStore.add_message")
@@ -206,7 +206,7 @@ def what_a_summary_covers_is_not_marked_in_the_log(engine, place):
         long_enough(task)
         before = lines(place, task, "messages.jsonl")
         assert task.stats().unsummarised_messages == 17
-        made = task.compress()
+        made = task.compact()
         assert task.stats().unsummarised_messages == 17 - made.messages
         assert lines(place, task, "messages.jsonl") == before
 
@@ -217,7 +217,7 @@ def the_stats_know_what_stands_in_no_summary(engine):
         long_enough(task)
         said = [message.tokens for message in engine.read(task.uuid).messages() if message.role != "system"]
         assert task.stats().unsummarised_tokens == sum(said)
-        task.compress()
+        task.compact()
         assert task.stats().unsummarised_tokens < sum(said)
 
 
@@ -232,7 +232,7 @@ def the_stats_count_messages(engine, place):
 def opening_opens_the_summaries_too(engine, place):
     with begun(engine) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
     with orihon.open(place, settings=Settings()) as again:
         assert [summary.kind for summary in again.read(task.uuid).summaries()] == ["rolling", "final"]
 
@@ -241,7 +241,7 @@ def opening_opens_the_summaries_too(engine, place):
 def compressing_writes_a_summary(engine, place):
     with begun(engine, summariser=lambda _: SUMMARY) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
         (line,) = lines(place, task, "summaries.jsonl")
         assert (line["id"], line["summary"].startswith(SUMMARY)) == (1, True)
         assert (line["start_seq"], line["end_seq"]) == (1, 12)
@@ -254,7 +254,7 @@ def the_latest_summary_is_in_the_window(engine):
     with begun(engine, summariser=lambda _: next(texts, SUMMARY)) as task:
         for text in ("The first half", "Both halves"):
             long_enough(task)
-            task.compress()
+            task.compact()
             assert text in str(task.window().openai())
         assert "The first half" not in str(task.window().openai())
         assert [summary.id for summary in engine.read(task.uuid).summaries()] == [1, 2]
@@ -265,7 +265,7 @@ def the_stats_count_summaries(engine, place):
     with begun(engine) as task:
         assert task.stats().summaries == 0
         long_enough(task)
-        task.compress()
+        task.compact()
         assert task.stats().summaries == len(lines(place, task, "summaries.jsonl")) == 1
 
 
@@ -304,7 +304,7 @@ def a_task_takes_a_summariser(engine):
     asked = []
     with begun(engine, summariser=lambda prompt: asked.append(prompt) or SUMMARY) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
         assert len(asked) == 1
 
 
@@ -312,11 +312,11 @@ def a_task_takes_a_summariser(engine):
 def the_window_decides_and_a_dry_run_shows(engine):
     options = {"window": "plain", "tokens": "chars4", "context_length": 8_000, "reserved_output": 1_000}
     with begun(engine, **options) as task:
-        assert task.compress(dry_run=True) is None
+        assert task.compact(dry_run=True) is None
         long_enough(task, 9)
         task.window()  # enough messages, not enough tokens
         assert task.stats().compressions == 0
-        assert task.compress(dry_run=True).saved > 0
+        assert task.compact(dry_run=True).saved > 0
         assert task.stats().compressions == 0
         long_enough(task, 3)
         task.window()
@@ -333,7 +333,7 @@ def compressing_by_hand(engine, place):
     asked = []
     with begun(engine, summariser=lambda prompt: asked.append(prompt) or SUMMARY) as task:
         long_enough(task)
-        made = task.compress(focus="the total", keep_recent=3)
+        made = task.compact(focus="the total", keep_recent=3)
         assert "the total" in asked[0]
         assert made.ranges[-1][1] == 14  # the newest unit and the one that the third message belongs to stay
         assert lines(place, task, "events.jsonl")[-1]["type"] == "summary"
@@ -345,7 +345,7 @@ def the_prompt_quotes_the_messages(engine):
     asked = []
     with begun(engine, summariser=lambda prompt: asked.append(prompt) or SUMMARY) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
         assert "[USER]: Fix the basket." in asked[0]
         assert "[TOOL]: read_file -> I changed the total" in asked[0]
         assert "You fix bugs." not in asked[0]
@@ -365,7 +365,7 @@ def ended(engine, *, end="complete", **options):
 def opening_is_all_that_inheritance_needs(engine, place):
     task = ended(engine)
     with orihon.open(place, settings=Settings()) as again:
-        assert again.handoff(KEY).uuid == task.uuid
+        assert again.inheritance(KEY).uuid == task.uuid
     never = {"enabled": False}
     settings = Settings(context_inheritance=type(Settings().context_inheritance)(**never))
     with orihon.open(place, settings=settings) as again, again.start(KEY) as new:
@@ -383,12 +383,12 @@ def the_search_finds_and_says_what_it_skipped(engine):
 
 @ours("ContextInheritanceManager.get_inheritance_context")
 def the_handoff_is_what_would_be_inherited(engine):
-    assert engine.handoff(KEY) is None
+    assert engine.inheritance(KEY) is None
     task = ended(engine)
-    handoff = engine.handoff(KEY)
+    handoff = engine.inheritance(KEY)
     assert handoff.uuid == task.uuid
     assert "The basket is fixed." in handoff.text
-    assert engine.handoff("github/acme/shop/issue/28") is None
+    assert engine.inheritance("github/acme/shop/issue/28") is None
 
 
 @ours("ContextInheritanceManager.create_initial_context")
@@ -411,7 +411,7 @@ def an_earlier_run_is_a_row_with_its_summary(engine):
 @ours("InheritanceContext")
 def a_handoff_names_the_run_and_its_words(engine):
     task = ended(engine)
-    handoff = engine.handoff(KEY)
+    handoff = engine.inheritance(KEY)
     assert isinstance(handoff, Handoff)
     assert (handoff.uuid, handoff.tokens <= handoff.max_tokens) == (task.uuid, True)
     assert engine.row(task.uuid).final_summary.splitlines()[0] in handoff.text
@@ -493,7 +493,7 @@ def a_source_finds_what_is_to_be_done(place):
     issues = place / "issues"
     issues.mkdir()
     (issues / "basket.md").write_text("# The basket\n\nIts total is wrong.\n", "utf-8")
-    (item,) = Local(issues, funnel=Funnel()).find()
+    (item,) = Local(issues, sanitiser=Sanitiser()).find()
     assert (item.title, item.body.strip()) == ("The basket", "Its total is wrong.")
 
 
@@ -502,7 +502,7 @@ def an_item_says_what_it_is(place):
     issues = place / "issues"
     issues.mkdir()
     (issues / "basket.md").write_text("# The basket\n", "utf-8")
-    (item,) = Local(issues, funnel=Funnel()).find()
+    (item,) = Local(issues, sanitiser=Sanitiser()).find()
     assert orihon.TaskKey.parse(str(item.key)) == item.key
 
 
@@ -734,7 +734,7 @@ def clearing(engine, place):
 def a_new_conversation(engine, place):
     place.mkdir(exist_ok=True)
     with book.start(engine, place, name="shop", model="gpt-4o", tools=TOOLS, mcp_enabled=False) as talk:
-        assert (talk.name, talk.mcp_enabled, talk.task.frozen.model) == ("shop", False, "gpt-4o")
+        assert (talk.name, talk.mcp_enabled, talk.task.config.model) == ("shop", False, "gpt-4o")
 
 
 @ours("ConversationState")

@@ -9,7 +9,7 @@ import orihon
 from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall
 from orihon.records import Blob, Call, Message, Part
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
 from support.replies import KEY, TOOLS
@@ -193,13 +193,13 @@ def test_a_snapshot_after_four_refusals(engine):
     task = start(engine, context_length=600, reserved_output=0)
     task.snapshot(goal="Fix the total of an empty basket. " * 20)
     for _ in range(4):
-        task.tighten()
+        task.shrink_budget()
         try:
             task.window()
         except BudgetTooSmall as error:
             assert error.needed > error.allowed
     with pytest.raises(BudgetTooSmall):
-        task.tighten()
+        task.shrink_budget()
     task.close()
 
 
@@ -208,8 +208,8 @@ def test_a_summary_that_was_made_for_a_larger_window(engine):
     task = start(engine, context_length=200_000, summariser=lambda _: "word " * 6_000)
     for number in range(20):
         task.add("user", f"{number}: {WORDS[:9_000]}")
-    assert task.compress(keep_recent=2) is not None
-    task.switch(context_length=3_000)
+    assert task.compact(keep_recent=2) is not None
+    task.reconfigure(context_length=3_000)
     check(task.window())
     task.close()
 
@@ -237,7 +237,7 @@ def test_the_window_is_made_of_what_is_stored(engine, odd):
     task.begin_tangent()
     task.add("user", odd)
     task.end_tangent("summary")
-    task.switch(tools=[*tools, {"name": odd}])
+    task.reconfigure(tools=[*tools, {"name": odd}])
     here = sent(task.window())
     assert sent(engine.read(task.uuid).window()) == here
     task.lease.close()

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import orihon
-from orihon.settings import Lease, Settings
+from orihon.settings.schema import Lease, Settings
 from orihon.stores.state import DIRECTORIES
 from support.replies import KEY, TOOLS, calling, saying, turn
 
@@ -92,7 +92,7 @@ def test_state_json_3_2_field_updated_at(engine, state):
         times = [state(task)["updated_at"]]
         turn(task, calling(("read_file", {})))
         times.append(state(task)["updated_at"])
-        task.compress()
+        task.compact()
     times.append(state(task)["updated_at"])
     assert times == sorted(set(times))
 
@@ -156,9 +156,9 @@ def test_state_json_3_2_field_compression_count(engine, state):
     """One more with every summary that counts; the final one is none of them."""
     with begun(engine) as task:
         long_enough(task)
-        assert task.compress(dry_run=True) is not None
+        assert task.compact(dry_run=True) is not None
         assert state(task)["compression_count"] == 0
-        assert task.compress() is not None
+        assert task.compact() is not None
         assert state(task)["compression_count"] == 1
     assert state(task)["compression_count"] == 1
 
@@ -214,7 +214,7 @@ def test_state_json_3_2_status_compressing(engine, state):
 
     with begun(engine, summariser=summariser) as task:
         long_enough(task)
-        task.compress()
+        task.compact()
         assert seen == [("running", "compressing")]
         assert state(task)["activity"] == "processing"
 
@@ -222,7 +222,7 @@ def test_state_json_3_2_status_compressing(engine, state):
 def test_state_json_3_2_status_compressing_ends_when_there_is_nothing_to_gain(engine, state):
     """A compression that makes nothing leaves no trace of itself."""
     with begun(engine) as task:
-        assert task.compress() is None
+        assert task.compact() is None
         assert state(task)["activity"] == "processing"
 
 
@@ -303,7 +303,7 @@ def test_state_json_3_2_written_at_a_compression(engine, state):
     with begun(engine, summariser=summariser) as task:
         long_enough(task)
         idle = state(task)
-        task.compress()
+        task.compact()
         after = state(task)
         assert idle["updated_at"] < seen[0]["updated_at"] < after["updated_at"]
         assert (after["compression_count"], after["last_activity"]) == (1, "compression")
@@ -366,7 +366,7 @@ def test_status_2_4_inherited(ended, engine):
     with engine.start(KEY, user="alice") as new:
         new.add("user", "Go on.")
         inherits = status in {"completed", "stopped"}
-        assert new.frozen.inherited_from == (task.uuid if inherits else "")
+        assert new.config.inherited_from == (task.uuid if inherits else "")
         assert ("The basket is fixed." in str(new.window().openai())) == inherits
 
 

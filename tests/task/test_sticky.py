@@ -10,7 +10,7 @@ import orihon
 from orihon.context.sticky import BEGIN, END
 from orihon.errors import UsageError
 from orihon.records import Event
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
@@ -62,7 +62,7 @@ def test_what_is_new_is_told_at_the_end_and_moves_to_the_head_with_a_summary(eng
         task.sticky({"c.md": "three"})
         assert shown(task)[: len(after) + 1] == [*after, "I see."]
         assert "No longer kept in view: a.md, b.md\n" in shown(task)[-1]
-        assert task.compress() is not None
+        assert task.compact() is not None
         assert shown(task)[1].count(BEGIN) == 1
         assert "".join(map(str, shown(task)[2:])).count(BEGIN) == 0
 
@@ -127,7 +127,7 @@ def test_a_window_that_shrinks_leaves_files_out(engine):
         turn(task, saying("Hm."))
         task.add("user", "Go on.")
         for _ in range(3):
-            task.tighten()
+            task.shrink_budget()
         window = task.window()
         assert window.report.tokens <= window.report.limit
         assert "read them when you need them: b.md" in window.openai()[1]["content"]
@@ -161,7 +161,7 @@ def test_another_process_shows_the_same(disk_url):
         before = task.window().openai()
         task.close()
         script = (
-            "import json, sys, orihon\nfrom orihon.settings import Settings\n"
+            "import json, sys, orihon\nfrom orihon.settings.schema import Settings\n"
             "with orihon.open(sys.argv[1], settings=Settings()) as engine, engine.resume(sys.argv[2]) as task:\n"
             "    print(json.dumps([task.window().openai(), task.sticky_files.declared]))\n    task.pause()\n"
         )

@@ -10,7 +10,7 @@ import orihon
 from orihon.context import recall
 from orihon.context.repair import plain_name
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
-from orihon.settings import History, Settings
+from orihon.settings.schema import History, Settings
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
@@ -207,7 +207,7 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.recall("x", of="everything"), "recall of"),
         (lambda task: task.rewind(99), "no message 99"),
         (lambda task: task.undo(), "nothing to undo"),
-        (lambda task: task.compress(keep_recent=-1), "keep_recent"),
+        (lambda task: task.compact(keep_recent=-1), "keep_recent"),
         (lambda task: task.snapshot(mood="good"), "snapshot cannot"),
         (lambda task: task.snapshot(completed_actions="read it"), "lists of texts"),
         (lambda task: task.add("user", "x", key=5), "key cannot be a int"),
@@ -216,7 +216,7 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.rewind("3"), "no message 3"),
         (lambda task: task.unfold(3), "no handle"),
         (lambda task: task.recall(5), "query cannot"),
-        (lambda task: task.compress(keep_recent="5"), "keep_recent"),
+        (lambda task: task.compact(keep_recent="5"), "keep_recent"),
         (lambda task: task.plan({"goal": "x"}), "not a step of a plan"),
         (lambda task: task.link("moon"), "task key"),
     ],

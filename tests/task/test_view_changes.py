@@ -69,7 +69,7 @@ def test_the_summary_of_a_tangent_is_summarised_with_the_rest(engine):
             turn(task, saying("It scatters."))
         prompts.clear()
         chat(task)
-        assert task.compress() is not None
+        assert task.compact() is not None
         assert "[side conversation, summarised]" in prompts[0]
 
 
@@ -106,7 +106,7 @@ def test_a_pinned_result_keeps_its_call(engine):
         task.unpin(3)
         task.pin(4)
         chat(task)
-        task.compress()
+        task.compact()
         window = task.window().openai()
         (place,) = [place for place, message in enumerate(window) if message["content"] == "first result"]
         assert window[place - 1]["tool_calls"][0]["id"] == window[place]["tool_call_id"]
@@ -132,7 +132,7 @@ def test_undo_takes_back_nothing_else(engine):
     """The snapshot and the pins of the time since stay as they are."""
     with begun(engine, summariser=lambda _: "They talked.") as task:
         chat(task)
-        task.compress()
+        task.compact()
         task.snapshot(goal="Fix the till too")
         pin = task.add("user", "Mind the till.", pinned=True)
         task.undo()
@@ -169,7 +169,7 @@ def test_a_pin_moves_nothing_before_the_next_fold(engine, change, made_by):
             folds += bool(turn(task, calling(("read_file", {"path": f"{number}.py"})), [text]).report.reasons)
             number += 1
         if made_by == "summary":
-            assert task.compress() is not None
+            assert task.compact() is not None
         before = task.window().openai()
         hidden = next(seq for seq in range(4, 4 + 2 * number) if f"line 30 of {(seq - 4) // 2}" not in str(before))
         getattr(task, change)(hidden if change == "pin" else pin)
@@ -177,6 +177,6 @@ def test_a_pin_moves_nothing_before_the_next_fold(engine, change, made_by):
         turn(task, saying("Hm."))
         task.add("user", "Well?")
         assert task.window().openai()[: len(before)] == before
-        task.compress(keep_recent=0)
+        task.compact(keep_recent=0)
         marked = "Mind the till." if change == "unpin" else f"line 30 of {(hidden - 4) // 2}"
         assert (marked in str(task.window().openai())) == (change == "pin")

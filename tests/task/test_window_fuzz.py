@@ -17,7 +17,7 @@ import orihon
 from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall, Conflict, NotFound, OrihonError, TangentError, UsageError
 from orihon.records import Call, Message, Native, Part
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.testing.faults import DEEP
 from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
@@ -97,10 +97,10 @@ class Player:
         self.task.snapshot(**changes)
 
     def compress(self, keep_recent, focus):
-        self.task.compress(keep_recent=keep_recent, focus=focus)
+        self.task.compact(keep_recent=keep_recent, focus=focus)
 
     def switch(self, changes):
-        self.task.switch(**changes)
+        self.task.reconfigure(**changes)
 
     def window(self):
         self.task.window()
@@ -111,7 +111,7 @@ class Player:
         self.task = self.engine.resume(self.task.uuid)
 
     def __getattr__(self, name):
-        return getattr(self.task, name)  # begin_tangent, end_tangent, undo, reset, sticky, tighten
+        return getattr(self.task, name)  # begin_tangent, end_tangent, undo, reset, sticky, shrink_budget
 
 
 def _content(content, *, always=False):
@@ -145,7 +145,7 @@ def expect(holds, words):
 def check(player, figures):
     """Everything that is promised of the window now."""
     task, engine = player.task, player.engine
-    foreseen = seen(engine.read(task.uuid)) if task.frozen.window != "plain" else None  # which may summarise first
+    foreseen = seen(engine.read(task.uuid)) if task.config.window != "plain" else None  # which may summarise first
     try:
         window = task.window()
     except BudgetTooSmall as error:
@@ -166,7 +166,7 @@ def check(player, figures):
 
 
 def check_request(api, window, task, figures):
-    request, model = getattr(window, api)(), task.frozen.model
+    request, model = getattr(window, api)(), task.config.model
     broken = violations(api, request, model=model) + misfits(api, request)
     expect(not broken, f"{api}, {model}: {broken}")
     expect("\0" not in str(request), f"{api}: NUL is sent")
@@ -180,7 +180,7 @@ def check_request(api, window, task, figures):
     real = tokens_of(api, request, exact) + exact.tools(window.tools(api))
     if own.name in {"estimate", "o200k"}:
         figures[f"{own.name} requests"] += 1
-        over = real / task.frozen.context_length
+        over = real / task.config.context_length
         figures[f"{own.name} over"] += over > 1
         figures[f"{own.name} most"] = max(figures[f"{own.name} most"], round(over, 3))
 
@@ -230,7 +230,7 @@ def check_command(engine, uuid, url):
 
 def moves(task):
     """Whether the window is made anew each time: by its policy, or because it hardly fits and is folded again."""
-    if task.frozen.window != "fold" or task.frozen.snapshot == "tail":
+    if task.config.window != "fold" or task.config.snapshot == "tail":
         return True
     try:
         return bool(task.window().report.reasons)

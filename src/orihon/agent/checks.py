@@ -16,7 +16,7 @@ from orihon.agent.signals import handle
 from orihon.agent.sources.base import Arrivals
 from orihon.context.transcript import quoted
 from orihon.errors import SourceError
-from orihon.settings import PauseResume, TaskStop
+from orihon.settings.schema import PauseResume, TaskStop
 from orihon.stores.files import disk_errors, make_directory, open_file
 from orihon.task.task import Task
 from orihon.task_key import TaskKey

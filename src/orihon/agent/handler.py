@@ -159,7 +159,7 @@ class TaskHandler:
         if work.notes or known:
             task.event("note", **work.notes, **known)
         said = Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)
-        language = task.frozen.language if task.frozen.language != "auto" else language_of([said])
+        language = task.config.language if task.config.language != "auto" else language_of([said])
         system = [work.system or prompt("system", language), self.engine.settings.system_prompt]
         task.add("system", "\n\n".join(text.strip() for text in system if text.strip()), key="orihon:system")
         task.add("user", work.request, key="orihon:request")

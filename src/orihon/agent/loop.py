@@ -138,7 +138,7 @@ class Loop:
 
     def note(self, text: str) -> None:
         """Tell whoever watches."""
-        self.watch(Step(kind="note", text=self.task.funnel.text(text)))
+        self.watch(Step(kind="note", text=self.task.sanitiser.text(text)))
 
     def _answer_to(self, seq: int) -> str | None:
         """What the model answered to a message, in an earlier sitting; None when it has still to."""
@@ -159,7 +159,7 @@ class Loop:
             try:
                 reply = self.model.reply(window, tell=self._tell, **form)
             except ContextOverflow:
-                self.task.tighten()  # it says when there is nothing left to fold
+                self.task.shrink_budget()  # it says when there is nothing left to fold
                 continue
             self._is_cut = isinstance(reply, dict) and was_cut(reply)
             if self._is_cut:  # before it is stored, so that a crash cannot make an answer of it
@@ -169,8 +169,8 @@ class Loop:
             return message
 
     def _run(self, call: PendingCall) -> None:
-        shown = self.task.funnel.text  # whoever watches may cut it, print it or send it on
-        self.watch(Step(kind="call", text=f"{shown(call.name)} {self.task.funnel.arguments(call.text)}"))
+        shown = self.task.sanitiser.text  # whoever watches may cut it, print it or send it on
+        self.watch(Step(kind="call", text=f"{shown(call.name)} {self.task.sanitiser.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
         self.watch(Step(kind="result", text=shown(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))

@@ -72,7 +72,7 @@ def enqueue(
 
 def is_known(engine: Engine, key: TaskKey) -> bool:
     """Whether a visible task on the same thing waits, runs or is paused."""
-    known = str(engine.store.funnel.key(key))
+    known = str(engine.store.sanitiser.key(key))
     return any(True for _ in engine.rows(Query(status=("pending", "running", "paused"), key=known, limit=1)))
 
 

@@ -11,7 +11,7 @@ from orihon.errors import OrihonError
 from orihon.planning.history import execution
 from orihon.planning.schema import Plan
 from orihon.records import TaskRow
-from orihon.settings import ProgressComment
+from orihon.settings.schema import ProgressComment
 from orihon.task.task import Task
 
 log = logging.getLogger("orihon")

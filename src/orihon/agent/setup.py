@@ -33,9 +33,9 @@ from orihon.agent.users import settings_for
 from orihon.codec import now
 from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
-from orihon.ingest import funnel_of
+from orihon.ingest import sanitiser_for
 from orihon.records import TaskRow
-from orihon.settings import Forge, Settings
+from orihon.settings.schema import Forge, Settings
 from orihon.task.task import HANDOFF_KEY, Task
 from orihon.task_key import TaskKey
 
@@ -57,7 +57,7 @@ def targets_of(text: str, settings: Settings) -> list[Target]:
     """What is meant by a text, a Markdown file, a directory of them, or the URL of an issue or a pull request."""
     if text.strip().lower().startswith(("http://", "https://")) and len(text.split()) == 1:
         return [Target(key=key_of(text.strip(), settings))]
-    local = Local(text, funnel=funnel_of(settings))
+    local = Local(text, sanitiser=sanitiser_for(settings))
     if local.path is None:
         return [Target(key=local.keys()[0], request=text)]
     if not local.path.is_dir():

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from orihon import config
 from orihon.agent.sources.prompt import word
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError, SettingsError, SourceError
-from orihon.section import Section
-from orihon.settings import Provider, Settings, UserConfigApi
+from orihon.settings import load as config
+from orihon.settings.schema import Provider, Settings, UserConfigApi
+from orihon.settings.section import Section
 
 log = logging.getLogger("orihon")
 

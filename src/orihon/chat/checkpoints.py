@@ -68,7 +68,7 @@ class Checkpoints:
 
     def take(self, label: str = "") -> Checkpoint:
         """One by hand, numbered like those of the tools."""
-        label = self.task.funnel.text(label)
+        label = self.task.sanitiser.text(label)
         return self._step(label or "by hand", self._taken(label))
 
     def end_of_turn(self, prompt: str) -> Checkpoint:
@@ -84,7 +84,7 @@ class Checkpoints:
         """One for a tool that changed files."""
         if run.call.name in READS:
             return
-        label = self._label(f"{run.call.name} {self.task.funnel.arguments(run.call.text)}")
+        label = self._label(f"{run.call.name} {self.task.sanitiser.arguments(run.call.text)}")
         try:
             taken = self._taken(label)
         except OrihonError as error:  # the tool has done its work all the same
@@ -95,7 +95,7 @@ class Checkpoints:
 
     def _label(self, text: str) -> str:
         """A line for people and for git, masked before it is cut."""
-        line = " ".join(self.task.funnel.text(text).split())
+        line = " ".join(self.task.sanitiser.text(text).split())
         return line if len(line) <= LABEL_CHARS else f"{line[: LABEL_CHARS - 1]}…"
 
     def _step(self, label: str, taken: Taken) -> Checkpoint:

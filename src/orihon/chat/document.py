@@ -90,7 +90,7 @@ def _write(conversation: Conversation, file: BinaryIO, beside: dict[str, Any]) -
         **conversation.notes.get(BESIDE, {}),
     }
     body = _json(
-        task.funnel.value(msgspec.to_builtins({name: value for name, value in rest.items() if value is not None}))
+        task.sanitiser.value(msgspec.to_builtins({name: value for name, value in rest.items() if value is not None}))
     )
     file.write(b"],\n" + body[1:])
     return count
@@ -118,12 +118,12 @@ def _next(conversation: Conversation, waiting: Said) -> Pair | None:
 
 
 def _model(task: Task) -> dict[str, Any]:
-    frozen = task.frozen
+    config = task.config
     return {
-        "model_id": frozen.model,
-        "provider": frozen.llm_provider,
-        "context_window_tokens": frozen.context_length,
-        "max_output_tokens": frozen.reserved_output,
+        "model_id": config.model,
+        "provider": config.llm_provider,
+        "context_window_tokens": config.context_length,
+        "max_output_tokens": config.reserved_output,
     }
 
 

@@ -19,7 +19,7 @@ from orihon.chat.lines import FileLineTracker, load, save
 from orihon.chat.origins import by_origin
 from orihon.chat.sticky import StickyFiles
 from orihon.errors import OrihonError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.task import Task
 
 
@@ -76,7 +76,7 @@ class Files:
         listing = self.sticky.listing()
         known = self.checkpoints.listing() if self.checkpoints is not None else None
         return {
-            "tools": by_origin(self.task.frozen.schemas, self.tools),
+            "tools": by_origin(self.task.config.schemas, self.tools),
             "context_manager": {"paths": listing.declared, "max_context_files_size": listing.max_tokens},
             "context_message_length": self.sticky.length,
             "file_line_tracker": self.lines.data(),

@@ -265,7 +265,7 @@ def save(task: Task, tracker: FileLineTracker) -> None:
 
 def keep(task: Task, tracked: Mapping[str, Any]) -> None:
     """Store such data, but for paths that hold a secret."""
-    files = {path: entry for path, entry in tracked.items() if task.funnel.text(path) == path}
+    files = {path: entry for path, entry in tracked.items() if task.sanitiser.text(path) == path}
     data = msgspec.json.encode(files)
     blob = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
     with task.lock:

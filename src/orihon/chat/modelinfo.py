@@ -12,8 +12,8 @@ from typing import Any
 from orihon.agent.users import get
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError
-from orihon.section import Secret
-from orihon.settings import Provider, Settings
+from orihon.settings.schema import Provider, Settings
+from orihon.settings.section import Secret
 
 log = logging.getLogger("orihon")
 

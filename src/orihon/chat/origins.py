@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 
 def by_origin(schemas: Iterable[Schema], box: Toolbox | None = None) -> dict[Origin, list[Schema]]:
-    """The tools of a task, `task.frozen.schemas`, sorted by origin in their order; servers are not asked for theirs."""
+    """The tools of a task, `task.config.schemas`, sorted by origin in their order; servers are not asked for theirs."""
     found: dict[Origin, list[Schema]] = {"builtin": [], "custom": [], "mcp": []}
     for schema in schemas:
         found[_origin(schema, box)].append(schema)

@@ -10,8 +10,8 @@ import msgspec
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import first_moment, last_moment, moment
-from orihon.config import load
 from orihon.ops.access import opened_desk
+from orihon.settings.load import load
 from orihon.stores.audit import Filter, Look, looks
 from orihon.terminal import one_line
 

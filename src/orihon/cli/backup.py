@@ -10,12 +10,12 @@ import click
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.errors import StoreError
 from orihon.ops.access import opened_desk
 from orihon.ops.backup import BackedUp
 from orihon.ops.backup import backup as back_up
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 
 NICE = 10  # it only reads, so nobody ever waits for it
 

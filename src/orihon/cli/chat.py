@@ -22,10 +22,10 @@ from orihon.chat.terminal.words import Words
 from orihon.cli import leave
 from orihon.cli.jobs import job, some_options
 from orihon.cli.output import say, say_line
-from orihon.config import load
 from orihon.engine import Engine
 from orihon.errors import UsageError
 from orihon.ops.access import Gate
+from orihon.settings.load import load
 from orihon.terminal import language_of
 
 if TYPE_CHECKING:

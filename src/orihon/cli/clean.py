@@ -9,12 +9,12 @@ import click
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.errors import StoreError
 from orihon.ops.access import opened_desk
 from orihon.ops.clean import Cleaned
 from orihon.ops.clean import clean as clean_up
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 
 if TYPE_CHECKING:
     from orihon.agent.queue import Recovered

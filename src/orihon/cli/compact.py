@@ -6,11 +6,11 @@ import click
 
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say, say_json, say_line
-from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.compact import Compacted
 from orihon.ops.compact import compact as summarise
 from orihon.ops.tally import counted
+from orihon.settings.load import load
 
 
 @click.command()

@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from orihon.cli.output import say_json, say_line
-from orihon.config import each, load_with_origins
-from orihon.section import Secret, Section, shown
+from orihon.settings.load import each, load_with_origins
+from orihon.settings.section import Secret, Section, shown
 
 
 @click.command()

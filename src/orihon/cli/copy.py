@@ -6,12 +6,12 @@ import click
 
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.errors import Conflict, UsageError
 from orihon.ops.access import require_admin
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 from orihon.stores import open_store, options_of
 from orihon.stores.presence import require
 

@@ -26,7 +26,7 @@ from orihon.engine import Engine, open_engine
 from orihon.errors import UsageError
 from orihon.ops.doctor import examine
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.reader import Reader
 from orihon.task.task import HANDOFF_KEY
 

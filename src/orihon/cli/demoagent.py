@@ -20,7 +20,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.engine import open_engine
 from orihon.errors import Conflict, NotFound
 from orihon.records import Message
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.task.runs import Run
 from orihon.task.task import HANDOFF_KEY, Task
 from orihon.task.window import Window

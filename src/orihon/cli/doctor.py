@@ -8,9 +8,9 @@ import click
 
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.ops.access import require_admin
 from orihon.ops.doctor import Finding, Tally, examine
+from orihon.settings.load import load
 
 PROBLEMS = 1
 

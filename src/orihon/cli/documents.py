@@ -19,7 +19,7 @@ from orihon.ops.formats.source import SessionFile
 from orihon.ops.tally import Tally
 from orihon.ops.taskcopy import TaskCopy
 from orihon.records import Message, TaskRow
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import disk_errors
 

@@ -12,8 +12,8 @@ from orihon.cli.jobs import job, job_options
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.worker import shared
-from orihon.config import load
 from orihon.ops.access import Gate
+from orihon.settings.load import load
 
 
 @click.command()

@@ -12,13 +12,13 @@ import click
 from orihon.cli import documents
 from orihon.cli.output import say, say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, opened_desk
 from orihon.ops.export import FORMATS, pages
 from orihon.ops.portable import write_portable
 from orihon.ops.tally import Tally
-from orihon.settings import Settings
+from orihon.settings.load import load
+from orihon.settings.schema import Settings
 from orihon.stores.files import disk_errors, open_file
 from orihon.task.reader import Reader
 

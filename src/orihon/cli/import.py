@@ -10,11 +10,11 @@ import click
 from orihon.cli import documents
 from orihon.cli.output import say_error, say_json, say_line
 from orihon.cli.progress import Progress
-from orihon.config import load
 from orihon.errors import OrihonError, UsageError
 from orihon.ops.access import Desk, opened_desk
 from orihon.ops.bring import FORMATS, Brought, Ending, bring
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 from orihon.task_key import TaskKey
 
 KNOWN = (*FORMATS, documents.NAME)

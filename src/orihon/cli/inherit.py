@@ -9,12 +9,12 @@ import msgspec
 
 from orihon.cli.output import say, say_json, say_line
 from orihon.codec import now
-from orihon.config import load
 from orihon.context.language import language_of
 from orihon.inheritance import Handoff, Previous, Search, Skipped, cap, from_search, search
 from orihon.ops.access import Desk, opened_desk
 from orihon.records import Message
-from orihon.settings import ContextInheritance, Settings
+from orihon.settings.load import load
+from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores.lookup import row_if_there
 from orihon.task_key import TaskKey
 from orihon.tokens import counter

@@ -6,9 +6,9 @@ import click
 
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
-from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.keep import keep as keep_task
+from orihon.settings.load import load
 
 
 @click.command()

@@ -11,11 +11,11 @@ import click
 from orihon.cli.options import canonical, filter_options, json_option, language_option, store_option
 from orihon.cli.output import Styled, say_json, say_line
 from orihon.cli.people import NONE, duration, language, moment
-from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import opened_desk
 from orihon.ops.ls import Listed, Page, tasks
 from orihon.records import Status
+from orihon.settings.load import load
 from orihon.stores.base import Order, Query
 from orihon.task.lifecycle import INTERRUPTED
 from orihon.terminal import Language, columns, fitted, one_line, padded

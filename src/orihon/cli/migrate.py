@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from orihon.cli.output import say_json, say_line
-from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import require_admin
+from orihon.settings.load import load
 from orihon.stores import is_postgres, need_psycopg
 
 

@@ -16,11 +16,11 @@ from orihon.cli.options import json_option, language_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.progress import amount
-from orihon.config import load
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import opened_desk
 from orihon.ops.metrics import served, text_of
 from orihon.ops.monitor import Report, look
+from orihon.settings.load import load
 from orihon.terminal import Language
 
 log = logging.getLogger("orihon")

@@ -29,8 +29,8 @@ def uuid_argument(command: F) -> F:
 
 def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest tasks whose ids begin so."""
-    from orihon.config import load  # noqa: PLC0415 - only a shell that completes needs it
     from orihon.ops.access import opened_desk  # noqa: PLC0415
+    from orihon.settings.load import load  # noqa: PLC0415 - only a shell that completes needs it
     from orihon.stores.base import Query  # noqa: PLC0415
     from orihon.stores.lookup import asked  # noqa: PLC0415
 

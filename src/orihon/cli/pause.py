@@ -11,9 +11,9 @@ import click
 from orihon.agent.checks import signal_files, write_signal
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
-from orihon.config import load
 from orihon.errors import SettingsError, UsageError
 from orihon.ops.access import opened_desk, require_admin
+from orihon.settings.load import load
 
 
 @click.command()

@@ -9,11 +9,11 @@ import click
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress
-from orihon.config import load
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import opened_desk
 from orihon.ops.restore import restore as bring_back
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 
 
 @click.command()

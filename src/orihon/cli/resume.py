@@ -10,8 +10,8 @@ from orihon.agent.checks import signal_files
 from orihon.cli.jobs import job_options
 from orihon.cli.options import uuid_argument
 from orihon.cli.run import run
-from orihon.config import load
 from orihon.ops.access import opened_desk
+from orihon.settings.load import load
 
 
 @click.command()

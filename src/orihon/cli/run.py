@@ -13,11 +13,11 @@ from orihon.agent.setup import Setup, resume, target_of
 from orihon.cli.jobs import given, job, job_options
 from orihon.cli.live import Live
 from orihon.cli.output import say, say_error, say_json
-from orihon.config import load
 from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
 from orihon.ops.access import Gate
 from orihon.records import Message, TaskRow
+from orihon.settings.load import load
 from orihon.task.lifecycle import can_resume, check_resume
 
 INTERRUPTED = 130

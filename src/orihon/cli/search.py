@@ -9,13 +9,13 @@ import click
 
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import opened_desk
 from orihon.ops.search import Found, Wanted
 from orihon.ops.search import search as find
 from orihon.ops.tally import Tally, counted
 from orihon.records import Status
+from orihon.settings.load import load
 from orihon.task_key import TaskKey
 
 STATUSES = get_args(Status)

@@ -15,11 +15,11 @@ from orihon.cli.options import json_option, language_option, store_option, uuid_
 from orihon.cli.output import say, say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.records import Lines, line_of
-from orihon.config import load
 from orihon.errors import UsageError
 from orihon.ops.access import Desk, opened_desk
 from orihon.ops.show import NEWEST, Overview, follow, overview, whole
 from orihon.records import Record
+from orihon.settings.load import load
 from orihon.task.reader import Reader
 from orihon.task.window import Window
 from orihon.terminal import Language, one_line

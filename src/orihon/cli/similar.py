@@ -10,11 +10,11 @@ from orihon.cli.options import json_option, store_option, uuid_argument
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import NONE, moment
 from orihon.cli.progress import Progress
-from orihon.config import load
 from orihon.ops.access import opened_desk
 from orihon.ops.similar import Similar
 from orihon.ops.similar import similar as similar_tasks
 from orihon.ops.tally import Tally
+from orihon.settings.load import load
 from orihon.terminal import fitted, one_line
 
 

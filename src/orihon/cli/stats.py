@@ -13,12 +13,12 @@ from orihon.cli.options import canonical, filter_options, json_option, language_
 from orihon.cli.output import Styled, say, say_json, say_line
 from orihon.cli.people import duration, language
 from orihon.cli.progress import Progress, amount
-from orihon.config import load
 from orihon.ops.access import Desk, opened_desk
 from orihon.ops.disk import measured
 from orihon.ops.ls import tasks
 from orihon.ops.stats import Measure, Statistics, statistics
 from orihon.ops.tally import Tally, counted
+from orihon.settings.load import load
 from orihon.stores.base import Query
 from orihon.terminal import Language, columns, fitted, one_line, padded
 

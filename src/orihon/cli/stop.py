@@ -10,11 +10,11 @@ from orihon.agent.queue import stop as stop_task
 from orihon.agent.setup import mark
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
-from orihon.config import load
 from orihon.engine import Engine
 from orihon.errors import SettingsError
 from orihon.ops.access import opened_desk
 from orihon.records import TaskRow
+from orihon.settings.load import load
 
 
 @click.command()
@@ -51,7 +51,7 @@ def _ask(engine: Engine, row: TaskRow, reason: str) -> None:
         raise SettingsError(
             "`pause_resume.enabled` is off, so a task that runs cannot be told.", path="pause_resume.enabled"
         )
-    write_signal(stop_file(settings, row.uuid), engine.store.funnel.text(reason))
+    write_signal(stop_file(settings, row.uuid), engine.store.sanitiser.text(reason))
 
 
 def _print(row: TaskRow, *, asked: bool, as_json: bool) -> None:

@@ -18,12 +18,12 @@ from orihon.agent.sources import Source, open_source
 from orihon.agent.worker import TAKEN, Worker
 from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
-from orihon.config import load
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import Gate
 from orihon.ops.search import index_some
-from orihon.settings import Settings
+from orihon.settings.load import load
+from orihon.settings.schema import Settings
 from orihon.stores.base import Store
 
 log = logging.getLogger("orihon")

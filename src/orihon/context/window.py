@@ -61,9 +61,8 @@ def compose(
     named: Named | None = None,
     load: Load | None = None,
     counted_from: int = 0,
-    ahead: float = 0.0,
 ) -> Composed:
-    """The window now; with a new batch of folds when it had become too full, or is nearly, by the share `ahead`.
+    """The window now; with a new batch of folds when it had become too full.
 
     The stored tokens of messages before `counted_from` are not relied on.
     """
@@ -75,10 +74,9 @@ def compose(
     folds = view.state.folds
     draft = desk.grown() or desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
     shelf.draft = draft
-    full = budget.fold_at - ahead
-    if draft.tokens <= full * budget.limit:
+    if draft.tokens <= budget.fold_at * budget.limit:
         return Composed(messages=draft.messages, report=desk.report(draft))
-    return desk.folded(f"it had {draft.tokens:,} tokens, more than {full:.0%} of {budget.limit:,}")
+    return desk.folded(f"it had {draft.tokens:,} tokens, more than {budget.fold_at:.0%} of {budget.limit:,}")
 
 
 class _Desk:

@@ -25,7 +25,7 @@ from orihon.inheritance.notice import Language, date_of
 from orihon.inheritance.sanitise import Names, sanitised
 from orihon.inheritance.search import Previous
 from orihon.planning.history import Execution, sections
-from orihon.settings import ContextInheritance, InheritedPlanning
+from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.tokens import Counter
 
 log = logging.getLogger("orihon")

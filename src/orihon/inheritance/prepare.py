@@ -18,7 +18,7 @@ from orihon.inheritance.sanitise import names_of
 from orihon.inheritance.search import Previous, Search, Skipped, search
 from orihon.planning.history import execution, outline
 from orihon.records import Message, PlanEntry, TaskRow
-from orihon.settings import ContextInheritance, InheritedPlanning
+from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
 from orihon.task_key import TaskKey
 from orihon.tokens import Counter
@@ -109,7 +109,7 @@ def outline_of(store: Store, row: TaskRow) -> str:
         run = execution(store, row)
         tools = [msgspec.structs.asdict(use) | {"last_error": use.last_error[:MAX_ERROR]} for use in run.tools]
         kept = {PLANNED: run.entries > 0} | outline(run) | {"tools": tools[:MAX_TOOLS]}
-        return msgspec.json.encode(store.funnel.value(kept)).decode()
+        return msgspec.json.encode(store.sanitiser.value(kept)).decode()
     except (OrihonError, OSError, ValueError, TypeError) as error:
         log.warning("[uuid:%s] There is no outline to hand on: %s", row.uuid[:8], error)
         return "{}"

@@ -18,7 +18,7 @@ from orihon import codec
 from orihon.errors import Corrupt, NotFound, OrihonError, StoreUnavailable
 from orihon.inheritance.sanitise import Names, names_of
 from orihon.records import Status, Summary, TaskRow
-from orihon.settings import ContextInheritance
+from orihon.settings.schema import ContextInheritance
 from orihon.stores.base import Query, Store
 from orihon.task_key import TaskKey
 
@@ -92,7 +92,7 @@ def search(
     if isinstance(rows, str):
         log.error("Nothing is inherited for %s. %s", key, rows)
         return Search(problem=rows)
-    user = None if user is None else store.funnel.user(user)  # as the rows name them
+    user = None if user is None else store.sanitiser.user(user)  # as the rows name them
     look = _Look(store, str(key), settings, user, moment(now) or datetime.now(UTC))
     for row in rows:
         if row.uuid != exclude:

@@ -20,7 +20,7 @@ import msgspec
 from orihon.access import NOBODY, Principal, Trail, confined, principal
 from orihon.errors import AccessDenied, NotFound
 from orihon.records import TaskRow
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores import open_store, options_of
 from orihon.stores.audit import Audit, audit_of, write_denial
 from orihon.stores.base import Query, Store
@@ -86,7 +86,7 @@ class Desk:
 
     def allows(self, owner: str | None) -> bool:
         """Whether the caller may see the tasks of this user."""
-        return self.who.admin or owner == self.store.funnel.user(self.who.user)
+        return self.who.admin or owner == self.store.sanitiser.user(self.who.user)
 
     def rows(self, query: Query | None = None) -> Iterator[TaskRow]:
         """The rows that the caller may see, the newest first."""

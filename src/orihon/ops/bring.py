@@ -1,7 +1,7 @@
 """`bring(desk, settings, path)`: a task out of a portable file, or out of the session file of another agent.
 
 A session becomes a task of whoever brings it: paused, so that it can be resumed and go on, or completed. Every word of
-the file comes in, through the same funnel as everything else; what is not a message is kept beside (see
+the file comes in, through the same sanitiser as everything else; what is not a message is kept beside (see
 `formats.origin`), and `told_again` tells the file as it was. The metadata says where it came from: the name of the
 file, its format and its checksum. The id of the task is made of that checksum, of the place in the file and of the
 user, so the same file brought twice is one task.
@@ -39,11 +39,11 @@ from orihon.ops.portable import read_portable, take_in
 from orihon.ops.portablefile import MAGIC
 from orihon.ops.tally import Tally
 from orihon.records import Call, Event, Message, Metadata
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores.base import FORMAT, LISTS, Lease, Problem, Store
 from orihon.stores.files import disk_errors
 from orihon.stores.lookup import row_if_there
-from orihon.task.config import freeze
+from orihon.task.config import config_from_settings
 from orihon.task_key import TaskKey
 
 Ending = Literal["paused", "completed"]
@@ -126,7 +126,7 @@ def _portable(desk: Desk, file: SessionFile, user: str | None, tell: Callable[[T
     row = desk.store.row(mine)
     return Brought(
         uuid=mine,
-        file=desk.store.funnel.text(file.path.name),
+        file=desk.store.sanitiser.text(file.path.name),
         format=PORTABLE,
         sha256=file.sha256,
         task_key=row.task_key,
@@ -156,7 +156,7 @@ class _Import:
 
     def run(self, number: int, session: Iterator[Said], key: TaskKey | None) -> Brought:
         """One session; it is whole in the store, or not there."""
-        called = self.store.funnel.text(self.file.path.name)
+        called = self.store.sanitiser.text(self.file.path.name)
         name = _FOREIGN.sub("-", called.split(".")[0]).strip("-.")[:48] or "session"
         key = key or TaskKey.local(f"{name}-{number}" if number > 1 else name, workspace="imported")
         uuid = str(uuids.uuid5(_NAMESPACE, f"{self.file.sha256}\n{number}\n{self.user}"))
@@ -195,13 +195,13 @@ class _Import:
 
     def _metadata(self, uuid: str, key: TaskKey, number: int, begun: list[Said]) -> Metadata:
         model = next((message.model for said in begun for message in said.messages if message.model), None)
-        frozen = freeze(self.settings, model=model)
+        config = config_from_settings(self.settings, model=model)
         source = {"file": self.file.path.name, "format": self.format, "sha256": self.file.sha256, "session": number}
         return Metadata(
             uuid=uuid,
             task_key=key,
             created_at=codec.now(),
-            config=msgspec.to_builtins(frozen),
+            config=msgspec.to_builtins(config),
             user=self.user,
             format=FORMAT,
             unknown={FIELD: source},
@@ -241,7 +241,7 @@ class _Import:
         if is_large or not said.messages:
             after = lease.last(Message)
             if is_large:
-                masked = msgspec.json.encode(self.store.funnel.value(rest))
+                masked = msgspec.json.encode(self.store.sanitiser.value(rest))
                 rest = {"blob": msgspec.to_builtins(lease.put(masked))}
             lease.append(Event(id=0, after=after, type=FIELD, data=rest, timestamp=""))
 

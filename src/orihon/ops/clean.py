@@ -24,7 +24,7 @@ from orihon.ops.access import Desk
 from orihon.ops.search import purge
 from orihon.ops.tally import Tally
 from orihon.records import Status, TaskRow
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores.base import Query
 from orihon.task.lifecycle import ENDED
 

@@ -15,7 +15,7 @@ from orihon.agent.users import settings_for
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld
 from orihon.ops.access import Desk
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from orihon.stores.base import Lease
 from orihon.task import lifecycle, summaries
 from orihon.task.config import EXTRACTIVE, Summariser

@@ -2,8 +2,8 @@
 
 A task is first compared with what the target has of it, then what is missing is appended, then everything is read back
 from both and compared. So a copy that was interrupted goes on where it stopped, a finished one writes nothing when it
-is run again, and a record that differs is an error that names it and changes nothing. What comes in passes the funnel
-like everything else; a record that the funnel changes is compared as it was let in, and counted.
+is run again, and a record that differs is an error that names it and changes nothing. What comes in is sanitised
+like everything else; a record that is changed by it is compared as it was let in, and counted.
 
 While a task is being copied, it is `paused` in the target; its own status comes with its row, last.
 """
@@ -39,7 +39,7 @@ class Copied(msgspec.Struct, kw_only=True):
     blobs: int = 0
     size_bytes: int = 0  # of the lines and blobs that were compared
     appended: int = 0  # records that the target did not have
-    changed: int = 0  # records that the funnel cleaned or masked on the way
+    changed: int = 0  # records that the sanitiser cleaned or masked on the way
     broken: int = 0  # what could not be read at the source
     notes: list[str] = []
     failures: list[str] = []

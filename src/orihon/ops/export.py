@@ -53,4 +53,4 @@ FORMATS: dict[str, Callable[[Reader], Iterator[str]]] = {
 
 def pages(reader: Reader, format: str) -> Iterator[str]:
     """The task in one of `FORMATS`, piece by piece; what an older version left unmasked is masked on the way."""
-    return map(reader.store.funnel.text, FORMATS[format](reader))
+    return map(reader.store.sanitiser.text, FORMATS[format](reader))

@@ -24,7 +24,7 @@ from orihon.engine import Engine
 from orihon.ops.access import Desk
 from orihon.ops.tally import counted
 from orihon.records import Status
-from orihon.settings import Monitor, Settings
+from orihon.settings.schema import Monitor, Settings
 from orihon.stores.base import Query
 from orihon.stores.totals import Totals
 from orihon.task.lifecycle import ENDED

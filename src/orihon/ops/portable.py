@@ -180,7 +180,7 @@ class Portable(Store):
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         if create is None or self._writer is not None or self._task is not None:
             raise Conflict(f"{self.path} is written once, whole.", hint="Export the task to another file.")
-        create = checked_task(uuid, create, self.funnel)
+        create = checked_task(uuid, create, self.sanitiser)
         self._writer = PortableLease(self, create, first_row(create, status, fence=0))
         return self._writer
 

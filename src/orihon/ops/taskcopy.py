@@ -53,7 +53,7 @@ class TaskCopy:
         self, source: Store, target: Store, row: TaskRow, tally: Tally, flawed: set[str], *, sound_only: bool = False
     ) -> None:
         self.source, self.target, self.tally, self.flawed = source, target, tally, flawed
-        self.row = target.funnel.admit(_whole_or_stub(row))
+        self.row = target.sanitiser.record(_whole_or_stub(row))
         self.uuid = row.uuid
         self.notes: list[str] = []
         self.sound_only = sound_only
@@ -102,7 +102,7 @@ class TaskCopy:
 
     def _metadata(self, store: Store) -> Metadata:
         for metadata in store.read(self.uuid, Metadata):
-            return self.target.funnel.admit(metadata)
+            return self.target.sanitiser.record(metadata)
         raise Corrupt(f"Its metadata in {store.url} cannot be read.")
 
     def _copy_row(self) -> None:
@@ -180,7 +180,7 @@ class TaskCopy:
 
     def _flaw(self, event: Event) -> str:
         """What is wrong with an event, as it was stored or as it is once it is masked."""
-        return problem(event) or problem(self.target.funnel.admit(event))
+        return problem(event) or problem(self.target.sanitiser.record(event))
 
     def _only_there(self, name: str, number: int) -> None:
         if self.uuid not in self.flawed:
@@ -206,13 +206,13 @@ class TaskCopy:
             self._lease = self.target.lease(self.uuid)
         return self._lease
 
-    # the funnel, and blobs
+    # the sanitiser, and blobs
 
     def _admitted(self, record: R, figures: Figures) -> R:
         """The record as the target may have it, its blobs first."""
-        record = self.target.funnel.admit(record)
+        record = self.target.sanitiser.record(record)
         if isinstance(record, Event):
-            admit = self._text if record.type == "sticky" else self.target.funnel.data
+            admit = self._text if record.type == "sticky" else self.target.sanitiser.data
             moved = {blob.sha256: self._move(blob, figures, admit) for blob in named(record)}
             return msgspec.structs.replace(record, data=renamed(record.data, moved)) if moved else record
         if not isinstance(record, Message):
@@ -232,13 +232,13 @@ class TaskCopy:
         return msgspec.structs.replace(owner, blob=self._move(owner.blob, figures, admit))
 
     def _text(self, data: bytes) -> bytes:
-        return self.target.funnel.text(data.decode("utf-8", "replace")).encode()
+        return self.target.sanitiser.text(data.decode("utf-8", "replace")).encode()
 
     def _way_of(self, part: Part) -> Admit:
-        return self._text if part.text is not None else partial(self.target.funnel.data, textual=is_textual(part))
+        return self._text if part.text is not None else partial(self.target.sanitiser.data, textual=is_textual(part))
 
     def _move(self, blob: Blob, figures: Figures, admit: Admit) -> Blob:
-        """A blob that the target has, or gets; it passes the funnel, as it did when it was first stored."""
+        """A blob that the target has, or gets; it passes the sanitiser, as it did when it was first stored."""
         if blob.sha256 in self._moved:
             return self._moved[blob.sha256]
         self._moved[blob.sha256] = blob

@@ -21,7 +21,7 @@ from orihon.planning.history.progress import Applicability
 from orihon.planning.history.steps import norm, revised
 from orihon.planning.schema import Action, Decomposition, Plan, Revision, Subtask
 from orihon.records import Message, PlanEntry, TaskRow
-from orihon.settings import ContextInheritance, InheritedPlanning
+from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
 
 MAX_LOOKED_AT = 20  # earlier runs that are asked for a plan

@@ -17,7 +17,7 @@ from msgspec import Struct
 from orihon.planning.history.progress import Progress
 from orihon.planning.schema import Plan, ReplanDecision, Revision
 from orihon.planning.schema.values import ReplanType
-from orihon.settings import Replanning
+from orihon.settings.schema import Replanning
 
 SURE = 0.8  # from here on nobody is warned
 TOTAL = "total"

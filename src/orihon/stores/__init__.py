@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 
 if TYPE_CHECKING:
     from orihon.stores.base import Options, Store
@@ -26,17 +26,17 @@ SCHEMES = "a directory, sqlite:///FILE, postgresql://HOST/DATABASE, or memory:"
 
 def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
     """How a store behaves by the settings; the secrets that the process was given are known to it literally."""
-    from orihon.ingest import funnel_of  # noqa: PLC0415 - only what is used is loaded
+    from orihon.ingest import sanitiser_for  # noqa: PLC0415 - only what is used is loaded
     from orihon.stores.base import Options  # noqa: PLC0415
 
-    funnel = funnel_of(settings, environ)
+    sanitiser = sanitiser_for(settings, environ)
 
     return Options(
         durability=settings.context_storage.durability,
         heartbeat_seconds=settings.lease.heartbeat_seconds,
         expiry_seconds=settings.lease.expiry_seconds,
-        known=funnel.known,
-        kinds=funnel.kinds,
+        known=sanitiser.known,
+        kinds=sanitiser.kinds,
     )
 
 

@@ -26,7 +26,7 @@ from orihon import codec
 from orihon.access import Principal, Trail
 from orihon.coerce import decode_json
 from orihon.errors import StoreError, UsageError
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.stores import is_postgres, open_store
 from orihon.stores.base import Options, Store
 from orihon.stores.files import disk_errors, open_file, write_all
@@ -45,8 +45,8 @@ PAGE = "SELECT id, line FROM audit WHERE id > %s ORDER BY id LIMIT 1000"
 class Audit(ABC):
     """The lines about looks at a store."""
 
-    def __init__(self, funnel: Funnel) -> None:
-        self.funnel = funnel
+    def __init__(self, sanitiser: Sanitiser) -> None:
+        self.sanitiser = sanitiser
 
     @abstractmethod
     def append(self, line: bytes) -> None:
@@ -58,7 +58,7 @@ class Audit(ABC):
 
     def add(self, **what: Any) -> None:
         """Append a line; a look that cannot be written down is not prevented, but the log says so."""
-        line = {"timestamp": codec.now()} | self.funnel.value(what) | {"user": self.funnel.user(what["user"])}
+        line = {"timestamp": codec.now()} | self.sanitiser.value(what) | {"user": self.sanitiser.user(what["user"])}
         try:
             self.append(msgspec.json.encode(line))
         except StoreError as error:
@@ -68,8 +68,8 @@ class Audit(ABC):
 class AuditFile(Audit):
     """The file `audit.jsonl` of a store."""
 
-    def __init__(self, path: Path, funnel: Funnel) -> None:
-        super().__init__(funnel)
+    def __init__(self, path: Path, sanitiser: Sanitiser) -> None:
+        super().__init__(sanitiser)
         self.path = path
 
     def append(self, line: bytes) -> None:
@@ -92,8 +92,8 @@ class AuditFile(Audit):
 class AuditTable(Audit):
     """The table `audit` of a PostgreSQL database: what people did on all machines, in one place."""
 
-    def __init__(self, server: Server, funnel: Funnel) -> None:
-        super().__init__(funnel)
+    def __init__(self, server: Server, sanitiser: Sanitiser) -> None:
+        super().__init__(sanitiser)
         self._server = server
 
     def append(self, line: bytes) -> None:
@@ -177,6 +177,6 @@ _OWN = frozenset(Look.__struct_fields__) - {"more", "line"}
 def audit_of(store: Store) -> Audit | None:
     """The audit of a store; one that lives in memory has none."""
     if is_postgres(store.url):
-        return AuditTable(cast("PostgresStore", store).server, store.funnel)
+        return AuditTable(cast("PostgresStore", store).server, store.sanitiser)
     path = store.beside("audit.jsonl")
-    return None if path is None else AuditFile(path, store.funnel)
+    return None if path is None else AuditFile(path, store.sanitiser)

@@ -16,7 +16,7 @@ is at most one, and the store refuses whoever lost his.
     lease.sync()           when it returns, a power cut cannot take back what was appended
     lease.close()          the lease is free; everything is synced
 
-What comes in passes the funnel (cleaned and masked) and is stamped with number, time and tokens where these are not
+What comes in passes the sanitiser (cleaned and masked) and is stamped with number, time and tokens where these are not
 given. Numbers grow by one; a record that brings its own number (a copy of another store's) may leave a gap, never go
 back. Two calls of `append` with the same `key` store one message, as long as the first is among the newest 1,000.
 
@@ -39,7 +39,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
-from orihon.ingest import Funnel, listen
+from orihon.ingest import Sanitiser, listen
 from orihon.records import (
     Archived,
     Blob,
@@ -136,7 +136,7 @@ class Store(ABC):
     def __init__(self, url: str, options: Options | None = None) -> None:
         self.url = url
         self.options = options or Options()
-        self.funnel = listen(Funnel(self.options.known, self.options.kinds, self.mask_key))
+        self.sanitiser = listen(Sanitiser(self.options.known, self.options.kinds, self.mask_key))
 
     @abstractmethod
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
@@ -309,7 +309,7 @@ class Lease(ABC):
         messages = self.last(Message)
         said = {} if messages == self._messages_said else {"message_count": messages}
         try:
-            row = self.change(*checked_changes(said | changes, counts, self.store.funnel))
+            row = self.change(*checked_changes(said | changes, counts, self.store.sanitiser))
         except BaseException:
             self._count(**more)
             raise
@@ -324,13 +324,13 @@ class Lease(ABC):
         """Store a record and return its number."""
         with self.lock:
             if isinstance(record, Message) and record.key is not None:
-                known = self.number_of(self.store.funnel.id(record.key))
+                known = self.number_of(self.store.sanitiser.id(record.key))
                 if known is not None:
                     return known
             if type(record) not in LISTS or isinstance(record, Metadata):
                 raise UsageError(f"A {type(record).__name__} cannot be appended.", hint="Append a record of a list.")
             name, field = LISTS[type(record)]
-            record = self._stamp(self.store.funnel.admit(record), field)
+            record = self._stamp(self.store.sanitiser.record(record), field)
             number: int = getattr(record, field)
             record, line = _encoded(record)
             if len(line) > codec.MAX_LINE_BYTES:

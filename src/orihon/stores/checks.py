@@ -9,7 +9,7 @@ import msgspec
 
 from orihon.codec import cleaned
 from orihon.errors import Conflict, UsageError
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Metadata, TaskRow
 from orihon.tokens import counter
 
@@ -34,29 +34,29 @@ def checked(uuid: str) -> str:
     return uuid
 
 
-def checked_task(uuid: str, create: Metadata, funnel: Funnel) -> Metadata:
+def checked_task(uuid: str, create: Metadata, sanitiser: Sanitiser) -> Metadata:
     """A task that is to be made, as it may be stored."""
     if create.uuid != checked(uuid):
         sentence = f"The task is called {uuid}, but its metadata says {create.uuid!a}."
         raise UsageError(sentence, hint="Give both the same id.")
     counter(create.config.get("tokens", "estimate"))  # a name that means nothing is refused now, not at a message
-    if funnel.text(uuid) != uuid:  # it names the directory, and would be read wherever the task is named
+    if sanitiser.text(uuid) != uuid:  # it names the directory, and would be read wherever the task is named
         raise UsageError("The task id holds something that looks like a secret.", hint="Leave the uuid out.")
     try:
-        return cleaned(funnel.admit(create))
+        return cleaned(sanitiser.record(create))
     except msgspec.ValidationError as error:
         hint = "orihon.records.Metadata says what each field holds."
         raise UsageError(f"A task cannot be made so: {error}.", hint=hint) from error
 
 
 def checked_changes(
-    changes: dict[str, Any], add: dict[str, int], funnel: Funnel
+    changes: dict[str, Any], add: dict[str, int], sanitiser: Sanitiser
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Changes of a row that make sense, cleaned and masked."""
     wrong = sorted({name for name in (*changes, *add) if name not in CHANGEABLE})
     if wrong:
         raise UsageError(f"A row has no {wrong[0]!a} to change.", hint=f"There are {', '.join(CHANGEABLE)}.")
-    changes = funnel.row_changes(changes)
+    changes = sanitiser.row_changes(changes)
     try:
         msgspec.convert(_ROW | changes | add, TaskRow)
     except msgspec.ValidationError as error:
@@ -65,10 +65,10 @@ def checked_changes(
     return changes, add
 
 
-def checked_query(query: Query, funnel: Funnel) -> Query:
+def checked_query(query: Query, sanitiser: Sanitiser) -> Query:
     """A query that names users and keys as they are stored."""
     names = {"user": query.user, "task_key": query.key, "linked_key": query.linked}
-    asked = funnel.row_changes(names)
+    asked = sanitiser.row_changes(names)
     if asked == names:
         return query
     return msgspec.structs.replace(query, user=asked["user"], key=asked["task_key"], linked=asked["linked_key"])

@@ -80,16 +80,16 @@ class JsonlStore(Store):
         checked(uuid)
         if create is None:
             return JsonlLease.take(self, uuid)
-        create = checked_task(uuid, create, self.funnel)
+        create = checked_task(uuid, create, self.sanitiser)
         if self.place_of(uuid) is not None:
             raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
         return JsonlLease.create(self, create, status)
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.database, checked_query(query or Query(), self.funnel))
+        return rows.find(self.database, checked_query(query or Query(), self.sanitiser))
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.kept_totals(self.database, checked_query(query, self.funnel), by)
+        return rows.kept_totals(self.database, checked_query(query, self.sanitiser), by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
         directory = self.open_task(uuid)
@@ -196,7 +196,7 @@ class JsonlStore(Store):
             return size_of(directory)
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.database, checked_query(query, self.funnel))
+        return rows.count(self.database, checked_query(query, self.sanitiser))
 
     def close(self) -> None:
         with ExitStack() as last_to_first:  # all of them, also when one fails

@@ -48,7 +48,7 @@ class MemoryStore(Store):
             if create is not None:
                 if uuid in self.tasks:
                     raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-                create = checked_task(uuid, create, self.funnel)
+                create = checked_task(uuid, create, self.sanitiser)
                 self.tasks[uuid] = _Task(create, first_row(create, status, fence=0))
             task = self._task(uuid)
             if task.holder is not None:
@@ -58,7 +58,7 @@ class MemoryStore(Store):
             return task.holder
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        query = checked_query(query or Query(), self.funnel)
+        query = checked_query(query or Query(), self.sanitiser)
         with self.guard:
             rows = [task.row for task in self.tasks.values() if _matches(task.row, query)]
         rows.sort(key=lambda row: (_rank(row, query.order), row.created_at, row.uuid), reverse=True)

@@ -99,7 +99,7 @@ class PostgresStore(FencedStore):
         checked(uuid)
         owner = msgspec.json.encode(new_holder()).decode()
         if create is not None:
-            self._create(checked_task(uuid, create, self.funnel), status, owner)
+            self._create(checked_task(uuid, create, self.sanitiser), status, owner)
         else:
             self._take(uuid, owner)
         found = self._taken(uuid, owner)
@@ -124,7 +124,7 @@ class PostgresStore(FencedStore):
         return self._queue
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.reader, _cleaned(checked_query(query or Query(), self.funnel)))
+        return rows.find(self.reader, _cleaned(checked_query(query or Query(), self.sanitiser)))
 
     def row(self, uuid: str) -> TaskRow:
         found = self.server.all(f"SELECT {rows.SELECTED} FROM tasks WHERE uuid = %s", checked(uuid))
@@ -171,10 +171,10 @@ class PostgresStore(FencedStore):
         (postgres_sweeping.fall if stub else postgres_sweeping.go)(self.server, uuid, owner)
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.totals(self.reader, _cleaned(checked_query(query, self.funnel)), by)
+        return rows.totals(self.reader, _cleaned(checked_query(query, self.sanitiser)), by)
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.reader, _cleaned(checked_query(query, self.funnel)))
+        return rows.count(self.reader, _cleaned(checked_query(query, self.sanitiser)))
 
     def disk_bytes(self) -> int:
         ((size_bytes,),) = self.server.all(DISK, list(OWN_TABLES))

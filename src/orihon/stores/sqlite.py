@@ -85,7 +85,7 @@ class SqliteStore(FencedStore):
         from orihon.stores.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
 
         checked(uuid)
-        create = None if create is None else checked_task(uuid, create, self.funnel)
+        create = None if create is None else checked_task(uuid, create, self.sanitiser)
         owner = msgspec.json.encode(new_holder()).decode()
 
         def take(connection: sqlite3.Connection) -> tuple[Metadata, int, str, dict[str, int]]:
@@ -107,10 +107,10 @@ class SqliteStore(FencedStore):
         return lease
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.reader, checked_query(query or Query(), self.funnel))
+        return rows.find(self.reader, checked_query(query or Query(), self.sanitiser))
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        return rows.kept_totals(self.reader, checked_query(query, self.funnel), by)
+        return rows.kept_totals(self.reader, checked_query(query, self.sanitiser), by)
 
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
         table, number = TABLES[name]
@@ -180,7 +180,7 @@ class SqliteStore(FencedStore):
         return sum(file.stat().st_size for file in files if file.exists())
 
     def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.reader, checked_query(query, self.funnel))
+        return rows.count(self.reader, checked_query(query, self.sanitiser))
 
     def beside(self, name: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}")

@@ -1,6 +1,6 @@
 """One run of an agent on one thing: the only place where stores meet context.
 
-frozen      what a task was started with, and keeps
+config      what a task was started with, and keeps
 messages    what a caller says, as a message
 history     what is stored of it, read for a window
 window      what the model gets

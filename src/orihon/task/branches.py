@@ -158,7 +158,7 @@ class Branches(Writer):
 
     def version(self, path: str, text: str, *, mark: tuple[int, ...] = ()) -> Version:
         """A file as it may be kept, masked and counted; nothing is stored before `sticky` is given it."""
-        return version(path, text, funnel=self.funnel, counter=self.history.counter, mark=mark)
+        return version(path, text, sanitiser=self.sanitiser, counter=self.history.counter, mark=mark)
 
     def sticky(
         self, files: Mapping[str, str] | Sequence[StickyFile | Version], *, declared: Sequence[str] = ()

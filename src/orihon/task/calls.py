@@ -25,10 +25,10 @@ from orihon.task.runs import PendingCall, Run, arguments_of, noticed
 class Calls(Branches):
     """What the model asked for, and what came of it."""
 
-    def __init__(self, lease: Lease, frozen: TaskConfig, hooks: Sequence[Any] = ()) -> None:
-        super().__init__(lease, frozen)
+    def __init__(self, lease: Lease, config: TaskConfig, hooks: Sequence[Any] = ()) -> None:
+        super().__init__(lease, config)
         self.hooks = hooks
-        self.previous = frozen.inherited_from  # what the engine allowed; no event brings another one back
+        self.previous = config.inherited_from  # what the engine allowed; no event brings another one back
         self._raw: dict[tuple[int, str], Call] = {}  # of the newest reply, with the arguments that must not be stored
         self._running: dict[str, PendingCall] = {}
 
@@ -47,7 +47,7 @@ class Calls(Branches):
                 except ValueError as error:
                     self.answer(pending, str(error), is_error=True)
                     continue
-                if call.name in self.frozen.ours:
+                if call.name in self.config.ours:
                     self._look_up(pending)
                 else:
                     waiting.append(pending)
@@ -115,10 +115,10 @@ class Calls(Branches):
         """Store the answer; where that fails the caller hears of it, and the call waits again."""
         try:
             try:
-                return self.append(run.message(self.funnel.value))
+                return self.append(run.message(self.sanitiser.value))
             except UsageError as error:  # a result that no line can hold
                 run.fail(f"The result cannot be kept: {error.message}")
-                return self.append(run.message(self.funnel.value))
+                return self.append(run.message(self.sanitiser.value))
         except StoreError:
             del self._running[run.call.id]
             raise
@@ -175,4 +175,4 @@ class Calls(Branches):
         self.interrupt([PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments) for call in lost])
 
     def _cap(self) -> dict[str, int]:
-        return {} if self.frozen.max_actions == MAX_ACTIONS else {"max_actions": self.frozen.max_actions}
+        return {} if self.config.max_actions == MAX_ACTIONS else {"max_actions": self.config.max_actions}

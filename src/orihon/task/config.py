@@ -14,7 +14,7 @@ from orihon.context.recall import RECALL, UNFOLD
 from orihon.context.tree import Limits
 from orihon.errors import BudgetTooSmall, UsageError
 from orihon.ingest import shown
-from orihon.settings import Count, Settings, Share, Whole
+from orihon.settings.schema import Count, Settings, Share, Whole
 from orihon.tokens import Counter, counter
 
 EXTRACTIVE = "extractive"
@@ -112,7 +112,7 @@ def name_of(schema: Schema) -> str:
     return name if isinstance(name, str) else ""
 
 
-def freeze(settings: Settings, **given: Any) -> TaskConfig:
+def config_from_settings(settings: Settings, **given: Any) -> TaskConfig:
     """What a new task keeps: what was given, else what the settings say; nonsense is refused at once."""
     storage, model = settings.context_storage, settings.llm.chosen
     values: dict[str, Any] = {
@@ -136,12 +136,12 @@ def freeze(settings: Settings, **given: Any) -> TaskConfig:
     }
     values |= {name: value for name, value in plain_options(given).items() if value is not None}
     try:
-        frozen = msgspec.convert(values, TaskConfig)
+        config = msgspec.convert(values, TaskConfig)
     except msgspec.ValidationError as error:
         hint = "docs/settings.md says what each of them may be."
         raise UsageError(f"A task cannot be started so: {error}.", hint=hint) from error
-    _check(frozen)
-    return frozen
+    _check(config)
+    return config
 
 
 def plain_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -157,17 +157,17 @@ def check_names(given: dict[str, Any]) -> None:
         raise UsageError(f"Unknown option {wrong[0]!a} of a task.", hint=f"There are {', '.join(names)}.")
 
 
-def changed(frozen: TaskConfig, changes: dict[str, Any]) -> TaskConfig:
+def changed(config: TaskConfig, changes: dict[str, Any]) -> TaskConfig:
     """What a task keeps from now on; nonsense is refused."""
     try:
-        made = msgspec.convert(msgspec.to_builtins(frozen) | plain_options(changes), TaskConfig)
+        made = msgspec.convert(msgspec.to_builtins(config) | plain_options(changes), TaskConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"A task cannot go on so: {error}.", hint="docs/settings.md says what may be.") from error
     _check(made)
     return made
 
 
-def thaw(config: dict[str, Any]) -> TaskConfig:
+def config_from_metadata(config: dict[str, Any]) -> TaskConfig:
     """What the metadata of a task says; a field that another version wrote otherwise has its default."""
     known = {name: config[name] for name in TaskConfig.__struct_fields__ if name in config}
     try:
@@ -185,28 +185,28 @@ def _fits(name: str, value: Any) -> bool:
     return True
 
 
-def schema_tokens(frozen: TaskConfig, count: Counter) -> int:
+def schema_tokens(config: TaskConfig, count: Counter) -> int:
     """What the tools take of every request, in the format where they take the most."""
-    named = [schema for schema in frozen.schemas if name_of(schema)]
+    named = [schema for schema in config.schemas if name_of(schema)]
     return max(count.tools(wire.tools(named, api)) for api in wire.APIS)
 
 
-def _check(frozen: TaskConfig) -> None:
-    count = counter(frozen.tokens)
-    unnamed = [schema for schema in frozen.tools or () if not name_of(schema)]
+def _check(config: TaskConfig) -> None:
+    count = counter(config.tokens)
+    unnamed = [schema for schema in config.tools or () if not name_of(schema)]
     if unnamed:
         hint = 'Describe it as {"type": "function", "function": {"name": …, "parameters": {…}}}.'
         raise UsageError(f"A tool has no name: {shown(str(unnamed[0]))[:80]}.", hint=hint)
-    if frozen.fold_to >= frozen.fold_at:
-        sentence = f"fold_to ({frozen.fold_to}) must be less than fold_at ({frozen.fold_at})."
+    if config.fold_to >= config.fold_at:
+        sentence = f"fold_to ({config.fold_to}) must be less than fold_at ({config.fold_at})."
         raise UsageError(sentence, hint="The defaults are 0.52 and 0.97.")
     try:
-        schemas = schema_tokens(frozen, count)
+        schemas = schema_tokens(config, count)
     except TypeError as error:
         raise UsageError(f"The tools cannot be sent: {error}.", hint="Describe them in values of JSON.") from error
-    if frozen.context_length - frozen.reserved_output - schemas <= 0:
+    if config.context_length - config.reserved_output - schemas <= 0:
         raise UsageError(
-            f"A window of {frozen.context_length:,} tokens has no room for messages: {frozen.reserved_output:,} are "
+            f"A window of {config.context_length:,} tokens has no room for messages: {config.reserved_output:,} are "
             f"reserved for the reply and the tools take {schemas:,}.",
             hint="Give a larger context_length, a smaller reserved_output, or fewer tools.",
         )

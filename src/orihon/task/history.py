@@ -10,7 +10,6 @@ import logging
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from copy import copy
 from typing import Any
 
 import msgspec
@@ -31,7 +30,7 @@ from orihon.context.window import compose
 from orihon.errors import Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
 from orihon.stores.base import LISTS, Problem, Store
-from orihon.task.config import TaskConfig, name_of, schema_tokens, thaw
+from orihon.task.config import TaskConfig, config_from_metadata, name_of, schema_tokens
 from orihon.task.sticky import Stickies
 from orihon.task.window import Window
 from orihon.tokens import counter
@@ -54,22 +53,22 @@ _NOTHING = Covered(0, ())
 class History:
     """One task as its store knows it."""
 
-    def __init__(self, store: Store, uuid: str, frozen: TaskConfig, *, last: int, last_event: int) -> None:
-        self.store, self.uuid, self.frozen = store, uuid, frozen
-        self.counter = counter(frozen.tokens)
+    def __init__(self, store: Store, uuid: str, config: TaskConfig, *, last: int, last_event: int) -> None:
+        self.store, self.uuid, self.config = store, uuid, config
+        self.counter = counter(config.tokens)
         self.last = last
         self.counted_from = last + 1  # what is appended from now on is counted by this process, as it counts
         self.view = load_view(store, uuid, last_event)
-        self.schema_tokens = schema_tokens(frozen, self.counter)
-        self._named = named_among(map(name_of, frozen.schemas)) if frozen.tools is not None else None
+        self.schema_tokens = schema_tokens(config, self.counter)
+        self._named = named_among(map(name_of, config.schemas)) if config.tools is not None else None
         self._recent: OrderedDict[int, Message] = OrderedDict()
         self._recent_bytes = 0
         self.shelf = Shelf()
         self.stickies = Stickies(store, uuid)
         self._stand_ins: tuple[int, int, dict[int, StandIn]] = (0, 0, {})
         self._summaries: dict[int, str] = {}
-        self._language: str = "" if frozen.language == "auto" else frozen.language
-        for message in store.read(uuid, Message, first=-frozen.max_memory_messages) if last else ():
+        self._language: str = "" if config.language == "auto" else config.language
+        for message in store.read(uuid, Message, first=-config.max_memory_messages) if last else ():
             self.remember(message)
 
     # messages
@@ -79,7 +78,7 @@ class History:
         self.last = max(self.last, message.seq)
         self._recent[message.seq] = message
         self._recent_bytes += _size(message)
-        while len(self._recent) > self.frozen.max_memory_messages or self._recent_bytes > RECENT_BYTES:
+        while len(self._recent) > self.config.max_memory_messages or self._recent_bytes > RECENT_BYTES:
             self._recent_bytes -= _size(self._recent.popitem(last=False)[1])
 
     def catch_up(self) -> None:
@@ -185,7 +184,7 @@ class History:
         for message in self.backwards(self.uncovered):
             if message.role != "system":
                 tokens, messages = tokens + message.tokens, messages + 1
-            if tokens > enough and messages >= self.frozen.min_messages_to_summarize:
+            if tokens > enough and messages >= self.config.min_messages_to_summarize:
                 break
         return tokens, messages
 
@@ -217,7 +216,7 @@ class History:
     @property
     def limit(self) -> int:
         """What the messages of a window may cost."""
-        return self.frozen.budget(self.scale, self.schema_tokens).limit
+        return self.config.budget(self.scale, self.schema_tokens).limit
 
     @property
     def snapshot_text(self) -> str:
@@ -225,55 +224,40 @@ class History:
         text = rendered(from_data(self.view.state.snapshot), self.language)
         return shortened(text, SNAPSHOT_SHARE * self.limit, self.counter.text)
 
-    def composed(self, ahead: float = 0.0) -> Composed:
-        """The window now, and the folds that it needs, or will need soon, which nobody has stored yet."""
-        frozen = self.frozen
+    def composed(self) -> Composed:
+        """Return the window now, and the folds that it needs and that are not stored yet."""
+        config = self.config
         tail = self._tail()
         policy = msgspec.structs.replace(
-            frozen.policy, phase=str(self.view.state.snapshot.get("current_phase", ""))
+            config.policy, phase=str(self.view.state.snapshot.get("current_phase", ""))
         )  # planning is weighed otherwise
         made = compose(
             self.view,
             self.read,
             self.last,
-            budget=frozen.budget(self.scale, self.schema_tokens, tail.tokens if tail else 0),
+            budget=config.budget(self.scale, self.schema_tokens, tail.tokens if tail else 0),
             counter=self.counter,
             texts=self._texts(),
             stand_ins=self._stood_in(),
-            handles="unfold" in frozen.ours,
+            handles="unfold" in config.ours,
             policy=policy,
             shelf=self.shelf,
             named=self._named,
             load=self.load,
             counted_from=self.counted_from,
-            ahead=ahead,
         )
         return made if tail is None else _with_tail(made, tail)
 
-    def once_folded(self, data: dict[str, Any]) -> History:
-        """What this will be when a batch of folds counts, with its window laid out."""
-        then = copy(self)
-        then.view = step(
-            self.view, Event(id=self.view.last_event + 1, after=self.last, type="folds", data=data, timestamp="")
-        )
-        self.shelf = Shelf()  # it takes over ours; whoever wants the same window once more waits a little
-        then.composed()
-        return then
-
-    def lay_out(self, then: History) -> None:
-        """Take over the window that another one has laid out."""
-        self.shelf, self._stand_ins = then.shelf, then._stand_ins
-
     def window(self, composed: Composed) -> Window:
         """What the model gets."""
-        frozen = self.frozen
+        config = self.config
         return Window(
             composed.messages,
             composed.report,
-            schemas=frozen.schemas,
-            model=frozen.model,
+            schemas=config.schemas,
+            model=config.model,
             load=self.load,
-            reserved_output=frozen.reserved_output,
+            reserved_output=config.reserved_output,
         )
 
     @property
@@ -283,7 +267,7 @@ class History:
 
     def _tail(self) -> Message | None:
         """The live snapshot at the end, for those who want it there."""
-        text = self.snapshot_text if self.frozen.snapshot == "tail" else ""
+        text = self.snapshot_text if self.config.snapshot == "tail" else ""
         if not text:
             return None
         said = Message(seq=0, role="user", content=text, timestamp="", tokens=0)
@@ -294,15 +278,15 @@ class History:
         return msgspec.structs.replace(
             self.sticky_texts,
             summary=self._summary() if state.summary else "",
-            snapshot=self.snapshot_text if self.frozen.snapshot == "prefix" else "",
-            note=NOTE[self.language] if "unfold" in self.frozen.ours else "",
+            snapshot=self.snapshot_text if self.config.snapshot == "prefix" else "",
+            note=NOTE[self.language] if "unfold" in self.config.ours else "",
         )
 
     def _summary(self) -> str:
         covered = self.view.state.summary
         if covered is None:
             return ""
-        handles = f" (m{covered.ranges[0][0]}-m{covered.ranges[-1][1]})" if "unfold" in self.frozen.ours else ""
+        handles = f" (m{covered.ranges[0][0]}-m{covered.ranges[-1][1]})" if "unfold" in self.config.ours else ""
         text = shortened(self.summary_text(covered.id), SUMMARY_SHARE * self.limit, self.counter.text)
         return _SUMMARY[self.language].format(handles, text)
 
@@ -326,10 +310,10 @@ def _with_tail(made: Composed, tail: Message) -> Composed:
     return msgspec.structs.replace(made, messages=[*made.messages, tail], report=report)
 
 
-def stored_frozen(store: Store, metadata: Metadata) -> TaskConfig:
+def load_config(store: Store, metadata: Metadata) -> TaskConfig:
     """What a task keeps: its metadata, and what it was given when it left the queue."""
     given = load_view(store, metadata.uuid, last_number(store, metadata.uuid, Event)).state.notes.get("frozen")
-    return thaw(metadata.config | given) if isinstance(given, dict) else thaw(metadata.config)
+    return config_from_metadata(metadata.config | given if isinstance(given, dict) else metadata.config)
 
 
 def last_number(store: Store, uuid: str, kind: type[Record]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from orihon.errors import Corrupt, NotFound
 from orihon.records import Event, Message, Metadata, PlanEntry, Summary, TaskRow, ToolCall
 from orihon.stores.base import Store
-from orihon.task.history import History, last_number, stored_frozen
+from orihon.task.history import History, last_number, load_config
 from orihon.task.window import Window
 
 
@@ -46,7 +46,7 @@ class Reader:
         history = History(
             self.store,
             self.uuid,
-            stored_frozen(self.store, self.metadata),
+            load_config(self.store, self.metadata),
             last=last_number(self.store, self.uuid, Message),
             last_event=last_number(self.store, self.uuid, Event),
         )

@@ -47,5 +47,5 @@ def _too_small_for(history: History, sent: int) -> float:
     """The scale at which there is clearly less room than the last window took; 1 when none was sent."""
     if not sent:
         return 1.0
-    frozen = history.frozen
-    return (frozen.context_length - frozen.reserved_output) / max(1.0, sent / TIGHTER + history.schema_tokens)
+    config = history.config
+    return (config.context_length - config.reserved_output) / max(1.0, sent / TIGHTER + history.schema_tokens)

@@ -18,7 +18,7 @@ from orihon.context.frame import Texts
 from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entries_of, entry_text, told
 from orihon.context.view import State
 from orihon.errors import Corrupt, NotFound, UsageError
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.records import Event
 from orihon.stores.base import Store
 from orihon.tokens import Counter
@@ -35,7 +35,7 @@ class Version(msgspec.Struct, frozen=True):
     text: str
 
 
-def version(path: str, text: str, *, funnel: Funnel, counter: Counter, mark: tuple[int, ...] = ()) -> Version:
+def version(path: str, text: str, *, sanitiser: Sanitiser, counter: Counter, mark: tuple[int, ...] = ()) -> Version:
     """A version of a file; nothing is stored by it."""
     hint = "Give a path and its text."
     try:
@@ -44,7 +44,7 @@ def version(path: str, text: str, *, funnel: Funnel, counter: Counter, mark: tup
         raise UsageError(f"{path!a:.80} cannot be a sticky file.", hint=hint) from None
     if not path.strip():
         raise UsageError(f"{path!a:.80} cannot be a sticky file.", hint="Give a path and its text.")
-    path, text = funnel.text(path), funnel.text(text)
+    path, text = sanitiser.text(path), sanitiser.text(text)
     data = text.encode()
     tokens = counter.text(entry_text(path, text))
     return Version(StickyFile(path, hashlib.sha256(data).hexdigest(), len(data), tokens, mark), text)

@@ -29,9 +29,9 @@ _ASIDE = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要
 
 def is_due(writer: Writer) -> bool:
     """Whether so much stands in no summary that one is worth it; after an undone one only beyond the hard limit."""
-    history, frozen = writer.history, writer.frozen
-    tokens, messages = history.unsummarised(enough=frozen.context_length)
-    newest = islice(history.backwards(history.uncovered), frozen.keep_recent_messages)
+    history, config = writer.history, writer.config
+    tokens, messages = history.unsummarised(enough=config.context_length)
+    newest = islice(history.backwards(history.uncovered), config.keep_recent_messages)
     gain = tokens - sum(message.tokens for message in newest)
     if gain < LEAST_GAIN * history.limit:
         return False  # what could be summarised is not what fills the window
@@ -40,10 +40,10 @@ def is_due(writer: Writer) -> bool:
     return should_compress(
         tokens,
         messages,
-        context_length=frozen.context_length,
+        context_length=config.context_length,
         limit=history.limit,
-        threshold=frozen.compression_threshold,
-        minimum=frozen.min_messages_to_summarize,
+        threshold=config.compression_threshold,
+        minimum=config.min_messages_to_summarize,
     )
 
 
@@ -57,7 +57,7 @@ def kept_by(writer: Writer, hidden: Ranges) -> int | None:
     for place, message in enumerate(messages, start=1):
         gone += contains(hidden, message.seq)
         oldest = place if gone >= LEFT_OUT_SHARE * place else oldest
-    if writer.history.view.rests or oldest < writer.frozen.min_messages_to_summarize:
+    if writer.history.view.rests or oldest < writer.config.min_messages_to_summarize:
         return None
     return len(messages) - oldest
 
@@ -66,19 +66,19 @@ def roll(
     writer: Writer, summariser: Summariser | None, *, focus: str = "", keep_recent: int | None = None, dry: bool = False
 ) -> Compression | None:
     """Summarise what is older than the newest few, with the previous summary rolled in."""
-    history, frozen = writer.history, writer.frozen
+    history, config = writer.history, writer.config
     covered = history.view.state.summary
     made = compress(
         history.view,
         history.newest_uncovered(),
         counter=history.counter,
-        limits=_limits(frozen),
+        limits=_limits(config),
         summariser=summariser,
         previous=history.summary_text(covered.id) if covered else "",
         focus=focus,
-        keep_recent=frozen.keep_recent_messages if keep_recent is None else keep_recent,
+        keep_recent=config.keep_recent_messages if keep_recent is None else keep_recent,
         language=history.language,
-        template=frozen.summary_prompt,
+        template=config.summary_prompt,
     )
     if made is None or dry:
         return made
@@ -131,11 +131,11 @@ def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | 
     outcome = summarise(
         messages,
         counter=writer.history.counter,
-        limits=_limits(writer.frozen),
+        limits=_limits(writer.config),
         summariser=summariser,
         previous=previous,
         language=writer.history.language,
-        template=writer.frozen.summary_prompt,
+        template=writer.config.summary_prompt,
         least=TOLD_TOKENS,
     )
     for problem in outcome.problems:
@@ -166,7 +166,7 @@ def _store(writer: Writer, outcome: Outcome, ranges: Ranges, kind: SummaryKind) 
             ratio=round(ratio, 4),
             kind=kind,
             ranges=list(ranges),
-            model=writer.frozen.summariser if outcome.by_model else None,
+            model=writer.config.summariser if outcome.by_model else None,
             timestamp="",
         )
     )
@@ -176,5 +176,5 @@ def _upto_now(ranges: Ranges, last: int) -> Ranges:
     return joined((first, min(end, last)) for first, end in ranges if first <= last)
 
 
-def _limits(frozen: TaskConfig) -> Limits:
-    return Limits(context_length=frozen.context_length, max_output=min(MAX_OUTPUT, frozen.context_length // 4))
+def _limits(config: TaskConfig) -> Limits:
+    return Limits(context_length=config.context_length, max_output=min(MAX_OUTPUT, config.context_length // 4))

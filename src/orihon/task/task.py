@@ -21,9 +21,17 @@ from orihon.records import Event, Message, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task import scale, summaries
-from orihon.task.ahead import FoldAhead
 from orihon.task.branches import Keep, check_keep
-from orihon.task.config import Summariser, TaskConfig, changed, check_names, name_of, plain_options, thaw
+from orihon.task.config import (
+    Summariser,
+    TaskConfig,
+    changed,
+    check_names,
+    config_from_metadata,
+    name_of,
+    plain_options,
+)
+from orihon.task.endings import Endings
 from orihon.task.history import History
 from orihon.task.messages import message_of, with_ids
 from orihon.task.window import Window
@@ -52,22 +60,22 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     has_snapshot: bool
 
 
-class Task(FoldAhead):
+class Task(Endings):
     """One run on one thing. Use it in a `with` block: leaving it completes the task, or fails it, or pauses it."""
 
     def __init__(
         self,
         lease: Lease,
-        frozen: TaskConfig,
+        config: TaskConfig,
         *,
         summariser: Summariser | None = None,
         hooks: Sequence[Any] = (),
         handoff: Handoff | None = None,
     ) -> None:
-        super().__init__(lease, frozen, hooks)
+        super().__init__(lease, config, hooks)
         self.summariser = summariser
         self.handoff = handoff
-        self._names = _names_of(frozen)
+        self._names = _names_of(config)
         self._uncounted = 0  # a reply that is stored, but not in the sums yet
         self._pairs: scale.Pairs = []
         self.began = any(message.role == "user" for message in self.history.read(1, 16))
@@ -183,17 +191,15 @@ class Task(FoldAhead):
         with self.lock:
             self.check_running()
             self.settle()
-            if self.frozen.window == "plain" and summaries.is_due(self):
+            if self.config.window == "plain" and summaries.is_due(self):
                 self._roll()
             window = self._folded()
             self.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
             self.lease.sync()
             hooking.call(self.hooks, "before_request", self, window)
-        if self.frozen.window == "fold":
-            self.fold_ahead(window.report)
         return window
 
-    def tighten(self) -> None:
+    def shrink_budget(self) -> None:
         """The provider finds the last window too long: fold the next one harder. BudgetTooSmall when it stays so."""
         with self.lock:
             self.check_running()
@@ -203,7 +209,6 @@ class Task(FoldAhead):
 
     def _folded(self) -> Window:
         """A window; new folds are stored before it is made of them, so that a resume makes the same one."""
-        reasons = self.use_prepared()
         composed = self.history.composed()
         batch = composed.batch
         if batch is not None:
@@ -215,10 +220,8 @@ class Task(FoldAhead):
                 self.keep(batch)
             reasons = composed.report.reasons
             composed = self.history.composed()
-        if reasons:
-            composed = msgspec.structs.replace(
-                composed, report=msgspec.structs.replace(composed.report, reasons=reasons)
-            )
+            report = msgspec.structs.replace(composed.report, reasons=reasons)
+            composed = msgspec.structs.replace(composed, report=report)
         return self.history.window(composed)
 
     def _roll(self, **options: Any) -> Compression | None:
@@ -229,14 +232,14 @@ class Task(FoldAhead):
             self.update(activity="processing")
         return made
 
-    def compress(self, *, focus: str = "", keep_recent: int | None = None, dry_run: bool = False) -> Compression | None:
+    def compact(self, *, focus: str = "", keep_recent: int | None = None, dry_run: bool = False) -> Compression | None:
         """Summarise the older messages now; None when there is nothing to gain. `dry_run` changes nothing."""
         if keep_recent is not None and (not isinstance(keep_recent, int) or keep_recent < 0):
             raise UsageError(f"keep_recent cannot be {keep_recent!a:.40}.", hint="Give 0 or more.")
         focus = text_of(focus, "focus", hint="Say in a text what the summary should keep.")
         with self.lock:
             self.check_running()
-            focus = self.funnel.text(focus)  # the summariser reads it
+            focus = self.sanitiser.text(focus)  # the summariser reads it
             if dry_run:
                 return summaries.roll(self, self.summariser, focus=focus, keep_recent=keep_recent, dry=True)
             return self._roll(focus=focus, keep_recent=keep_recent)
@@ -267,7 +270,7 @@ class Task(FoldAhead):
             if not changes:
                 return current
             try:
-                changed = merged(current, **changes, max_actions=self.frozen.max_actions)
+                changed = merged(current, **changes, max_actions=self.config.max_actions)
             except (TypeError, AttributeError) as error:
                 names = ", ".join(Snapshot.__struct_fields__[:4])
                 raise UsageError(f"The snapshot cannot be changed so: {error}.", hint=f"It has {names}.") from error
@@ -321,13 +324,13 @@ class Task(FoldAhead):
             raise
         self.leave(opened, keep)
 
-    def switch(self, **changes: Any) -> None:
+    def reconfigure(self, **changes: Any) -> None:
         """Go on with another `model`, `context_length` or `tools`; what was said stays, and is rendered for them."""
         with self.lock:
             self.check_running()
             check_names(changes)
             changes = plain_options(changes)
-            if changed(self.frozen, changes) != self.frozen:
+            if changed(self.config, changes) != self.config:
                 kept = self.history.view.state.notes.get("frozen", {})
                 self.event("note", frozen={**kept, **changes}, scale=None)  # another model counts otherwise
 
@@ -337,20 +340,20 @@ class Task(FoldAhead):
         number = super().event(type, **data)
         kept = self.history.view.state.notes.get("frozen")
         if kept != before:
-            self._thaw(thaw(self.lease.metadata.config | (kept or {})))
+            self._thaw(config_from_metadata(self.lease.metadata.config | (kept or {})))
         return number
 
-    def _thaw(self, frozen: TaskConfig) -> None:
-        self.frozen, self._names, self._pairs = frozen, _names_of(frozen), []
+    def _thaw(self, config: TaskConfig) -> None:
+        self.config, self._names, self._pairs = config, _names_of(config), []
         self.history = History(
-            self.lease.store, self.uuid, frozen, last=self.lease.last(Message), last_event=self.lease.last(Event)
+            self.lease.store, self.uuid, config, last=self.lease.last(Message), last_event=self.lease.last(Event)
         )
 
     def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
         key = key_of(key)
         with self.lock:
-            self.update(linked_key=str(self.funnel.key(key)))
+            self.update(linked_key=str(self.sanitiser.key(key)))
 
     def plan(self, value: Any) -> int:
         """Keep a plan, a revision, a reflection, a verification or the decision to plan again."""
@@ -369,9 +372,9 @@ def _is_note(message: Message) -> bool:
     return message.role == "system" or (message.key or "").startswith(summaries.ASIDE_KEY)
 
 
-def _names_of(frozen: TaskConfig) -> dict[str, str]:
+def _names_of(config: TaskConfig) -> dict[str, str]:
     """The tools by the names that providers make of theirs."""
-    return {plain_name(name): name for schema in frozen.tools or () if (name := name_of(schema))}
+    return {plain_name(name): name for schema in config.tools or () if (name := name_of(schema))}
 
 
 def _full(snapshot: Snapshot) -> dict[str, Any]:

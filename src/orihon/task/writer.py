@@ -26,12 +26,12 @@ class _Tagged(logging.LoggerAdapter[logging.Logger]):
 class Writer:
     """Appends records and takes in what they change; one lock for all threads of the process."""
 
-    def __init__(self, lease: Lease, frozen: TaskConfig) -> None:
-        self.lease, self.frozen, self.uuid, self.funnel = lease, frozen, lease.uuid, lease.store.funnel
+    def __init__(self, lease: Lease, config: TaskConfig) -> None:
+        self.lease, self.config, self.uuid, self.sanitiser = lease, config, lease.uuid, lease.store.sanitiser
         self.lock = threading.RLock()
         self.log = _Tagged(logging.getLogger("orihon"), {"short": lease.uuid[:8]})
         self.row: TaskRow = lease.store.row(lease.uuid)
-        self.history = History(lease.store, lease.uuid, frozen, last=lease.last(Message), last_event=lease.last(Event))
+        self.history = History(lease.store, lease.uuid, config, last=lease.last(Message), last_event=lease.last(Event))
         self._in_doubt = False
         lease.check = _check
 
@@ -78,15 +78,11 @@ class Writer:
 
     def keep(self, batch: Batch) -> None:
         """Store a batch of folds; its event is what makes it count."""
-        self.event("folds", **self.lay_by(batch))
-
-    def lay_by(self, batch: Batch) -> dict[str, Any]:
-        """Store the records of a batch; the data of the event that will make it count."""
         first = self.lease.last(Fold) + 1
         with self.lease.together():
             for fold in fold_records(batch):
                 self.lease.append(fold)
-        return batch.event(first, self.lease.last(Fold))
+        self.event("folds", **batch.event(first, self.lease.last(Fold)))
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> None:
         """Change the row and its readable mirror."""

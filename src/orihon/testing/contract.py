@@ -113,7 +113,7 @@ class StoreContract(RetentionContract, InterruptionContract):
         assert [message.content for message in store.read(lease.uuid, Message)] == ["once", "other"]
 
     def test_secrets_do_not_get_in(self, store: Store, lease: Lease) -> None:
-        """The funnel stands before the store; a key that had to be masked is still the key of one message."""
+        """The sanitiser stands before the store; a key that had to be masked is still the key of one message."""
         with store.lease((task := a_task(note=TOKEN)).uuid, create=task) as other:
             assert TOKEN not in str(next(store.read(other.uuid, Metadata)))
         said = a_message(f"use {TOKEN}", key=TOKEN, model=TOKEN, tool_name=TOKEN)

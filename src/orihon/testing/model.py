@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from orihon import yamlfile
 from orihon.errors import ModelError, ScriptError, UsageError
+from orihon.settings import yaml as yamlfile
 from orihon.testing.wire_rules import violations
 
 FORM = 'Write a text, or {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}, or a whole reply.'

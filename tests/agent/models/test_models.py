@@ -18,8 +18,8 @@ from orihon.agent.models.openai_chat import ChatGathering
 from orihon.agent.models.patience import told_seconds
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
-from orihon.section import Secret
-from orihon.settings import Llm, Provider, Settings
+from orihon.settings.schema import Llm, Provider, Settings
+from orihon.settings.section import Secret
 from orihon.testing.wire_rules import violations
 from support.failing_server import (
     after,
@@ -386,7 +386,7 @@ def test_a_request_that_is_too_long_is_told_apart(bench, task, act):
     with pytest.raises(ContextOverflow, match="finds the request too long") as caught:
         bench.model().reply(task.window())
     assert not caught.value.retryable
-    assert "tighten" in caught.value.hint
+    assert "shrink_budget" in caught.value.hint
     assert len(bench.server.bodies) == 1
 
 

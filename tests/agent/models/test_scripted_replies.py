@@ -7,7 +7,7 @@ import pytest
 import orihon
 from orihon.agent.models import open_model
 from orihon.errors import ContextOverflow, ModelError, ScriptError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import KEY, TOOLS
 
 REPLIES = [

@@ -8,8 +8,8 @@ import pytest
 
 from orihon import TaskKey
 from orihon.agent.sources import open_source
-from orihon.section import Secret, changed
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import Secret, changed
 from support.code_hosts import GitHubFake, GitLabFake, World
 
 TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
@@ -19,7 +19,6 @@ FAKES = {"github": GitHubFake, "gitlab": GitLabFake}
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
     """The fake code hosts answer in threads of their own, which end when they like."""
-
 
 
 @dataclass

@@ -7,8 +7,8 @@ import pytest
 from orihon import TaskKey
 from orihon.agent.sources import Arrivals, open_source
 from orihon.errors import SettingsError, SourceError, UsageError
-from orihon.section import Secret, changed
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
+from orihon.settings.section import Secret, changed
 from support.code_hosts import Fault
 
 OUTCOMES = ["queued", "processing", "done", "failed", "paused", "stopped"]

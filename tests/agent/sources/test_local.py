@@ -9,10 +9,10 @@ import pytest
 from orihon import TaskKey
 from orihon.agent.sources import Arrivals, local, open_source
 from orihon.errors import SourceError, UsageError
-from orihon.ingest import Funnel
-from orihon.settings import Settings
+from orihon.ingest import Sanitiser
+from orihon.settings.schema import Settings
 
-Local = partial(local.Local, funnel=Funnel())
+Local = partial(local.Local, sanitiser=Sanitiser())
 
 ISSUE = """---
 labels: [bug, urgent]

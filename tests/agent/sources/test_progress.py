@@ -7,11 +7,11 @@ import pytest
 from orihon.agent.sources import local
 from orihon.agent.sources.progress import Progress, Report, rendered
 from orihon.errors import SourceError
-from orihon.ingest import Funnel
-from orihon.settings import ProgressComment
+from orihon.ingest import Sanitiser
+from orihon.settings.schema import ProgressComment
 from support.code_hosts import Fault
 
-Local = partial(local.Local, funnel=Funnel())
+Local = partial(local.Local, sanitiser=Sanitiser())
 
 PHASES = ("planning", "execution", "verification")
 

@@ -17,7 +17,6 @@ def no_thread_is_left():
     """MCP servers and shells end in threads of their own."""
 
 
-
 def call(name, **arguments):
     """A call of the model's."""
     return PendingCall(id=f"call_{next(_ids)}", name=name, arguments=arguments, text=str(arguments))

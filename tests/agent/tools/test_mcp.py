@@ -16,8 +16,8 @@ import pytest
 import orihon
 from orihon.agent.tools.mcp import _free
 from orihon.errors import OrihonError
-from orihon.section import Secret
-from orihon.settings import McpServer, Settings
+from orihon.settings.schema import McpServer, Settings
+from orihon.settings.section import Secret
 from support import replies as rounds
 
 SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")

@@ -18,7 +18,7 @@ from orihon.agent.tools.approval import visible
 from orihon.agent.tools.reading import PAGE_BYTES, PAGE_LINES
 from orihon.agent.tools.search import Search
 from orihon.errors import ToolError, UsageError
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support import replies as rounds
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
@@ -53,7 +53,7 @@ class TestSchemas:
             orihon.open("memory:", settings=Settings()) as engine,
             engine.start(rounds.KEY, tools=desk.box.schemas) as task,
         ):
-            names = {schema["function"]["name"] for schema in task.frozen.schemas}
+            names = {schema["function"]["name"] for schema in task.config.schemas}
         assert {"unfold", "recall", "read", "shell"} <= names
 
     @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
     task.add_reply(model.reply(task.window(), tell=print))
 
 A model holds no history and no store. A reply is given whole or not at all: what fails on the way is tried again, and
-what still fails is a `ModelError` after which the log is as it was. `ContextOverflow` asks for `task.tighten()`.
+what still fails is a `ModelError` after which the log is as it was. `ContextOverflow` asks for `task.shrink_budget()`.
 """
 
 from orihon.agent.models.base import Model, was_cut

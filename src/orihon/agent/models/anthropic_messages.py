@@ -14,7 +14,7 @@ from orihon.agent.models.failures import Account, no_key
 from orihon.agent.models.openai_chat import UNFINISHED, in_words, timeouts
 from orihon.agent.models.patience import Patience
 from orihon.agent.models.remote import Request
-from orihon.section import Secret
+from orihon.settings.section import Secret
 from orihon.task.window import Window
 
 MAX_TOKENS = 4096  # the API wants a number

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import StoreError
-from orihon.ingest import Funnel
+from orihon.ingest import Sanitiser
 from orihon.stores.files import (
     create_file,
     directory_handle,
@@ -34,8 +34,8 @@ log = logging.getLogger("orihon")
 class ReplyCache:
     """Replies in one directory, private to its owner."""
 
-    def __init__(self, directory: Path, funnel: Funnel) -> None:
-        self.directory, self.funnel = directory, funnel
+    def __init__(self, directory: Path, sanitiser: Sanitiser) -> None:
+        self.directory, self.sanitiser = directory, sanitiser
         with disk_errors(f"Replies cannot be cached in {directory}"):
             make_directory(directory)
             warn_if_open(directory)
@@ -58,7 +58,7 @@ class ReplyCache:
     def put(self, model: str, request: dict[str, Any], reply: dict[str, Any]) -> None:
         """Keep a reply."""
         kept = [model, reply]
-        if self.funnel.value(kept) != kept:
+        if self.sanitiser.value(kept) != kept:
             log.debug("The reply of %s holds something secret and is not cached", model)
             return
         key = _key(model, request)

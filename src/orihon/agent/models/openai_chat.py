@@ -15,7 +15,7 @@ import openai
 from orihon.agent.models.failures import Account, Told, no_key
 from orihon.agent.models.patience import Patience
 from orihon.agent.models.remote import Request
-from orihon.section import Secret
+from orihon.settings.section import Secret
 from orihon.task.window import Window
 
 CONNECT_SECONDS = 15.0

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from orihon.agent.models.base import Model
 from orihon.agent.models.patience import Patience
 from orihon.errors import UsageError
-from orihon.ingest import funnel_of
-from orihon.section import Secret, shown
-from orihon.settings import Provider, Settings
+from orihon.ingest import sanitiser_for
+from orihon.settings.schema import Provider, Settings
+from orihon.settings.section import Secret, shown
 
 
 class _Kind(NamedTuple):
@@ -83,7 +83,9 @@ def _remote(provider: str, model: str, settings: Settings, cache: Path | None, p
     replies = None
     if cache is not None:
         try:
-            replies = importlib.import_module("orihon.agent.models.cache").ReplyCache(Path(cache), funnel_of(settings))
+            replies = importlib.import_module("orihon.agent.models.cache").ReplyCache(
+                Path(cache), sanitiser_for(settings)
+            )
         except BaseException:
             api.close()
             raise

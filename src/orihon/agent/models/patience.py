@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from orihon.errors import ModelError
-from orihon.settings import Llm
+from orihon.settings.schema import Llm
 
 log = logging.getLogger("orihon")
 

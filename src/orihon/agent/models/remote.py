@@ -19,7 +19,6 @@ from orihon.agent.models.failures import UNREADABLE, Account, Told, failure_of, 
 from orihon.agent.models.patience import Failure, Patience
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError
-from orihon.heap import give_back
 from orihon.records import Message
 from orihon.task.window import Window
 
@@ -81,7 +80,6 @@ class RemoteModel:
     def reply(self, window: Window, *, tell: Tell | None = None) -> dict[str, Any]:
         """The whole reply to a window."""
         reply = self._answer(self.api.request(window), tell)
-        give_back()
         self._look_at_usage(window, reply_of(reply))
         return reply
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from orihon.promptfile import read
+from orihon._prompts import read
 
 prompt = partial(read, __name__)

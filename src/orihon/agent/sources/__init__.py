@@ -15,8 +15,8 @@ from typing import Literal
 from orihon.agent.sources.base import Arrivals, Comment, Item, Outcome, Source
 from orihon.agent.sources.prompt import prompt_of
 from orihon.errors import UsageError
-from orihon.ingest import funnel_of
-from orihon.settings import Settings
+from orihon.ingest import sanitiser_for
+from orihon.settings.schema import Settings
 
 __all__ = ["Arrivals", "Comment", "Item", "Outcome", "Source", "open_source", "prompt_of"]
 
@@ -30,19 +30,19 @@ def open_source(
     now: Callable[[], float] = time.time,
 ) -> Source:
     """The source of that name; `local` needs to know what: a file, a directory or a text."""
-    funnel = funnel_of(settings)
+    sanitiser = sanitiser_for(settings)
     if name == "local":
         from orihon.agent.sources.local import Local  # noqa: PLC0415 - only the source that is used is loaded
 
         if what is None:
             raise UsageError("The source local needs a file, a directory or a text.")
-        return Local(what, forge=settings.github, funnel=funnel)
+        return Local(what, forge=settings.github, sanitiser=sanitiser)
     if name == "github":
         from orihon.agent.sources.github import GitHub  # noqa: PLC0415
 
-        return GitHub(settings.github, funnel=funnel, sleep=sleep, now=now)
+        return GitHub(settings.github, sanitiser=sanitiser, sleep=sleep, now=now)
     if name == "gitlab":
         from orihon.agent.sources.gitlab import GitLab  # noqa: PLC0415
 
-        return GitLab(settings.gitlab, funnel=funnel, sleep=sleep, now=now)
+        return GitLab(settings.gitlab, sanitiser=sanitiser, sleep=sleep, now=now)
     raise UsageError(f"There is no source {name!a}.", hint="Allowed are local, github and gitlab.")

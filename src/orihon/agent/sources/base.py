@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from orihon.ingest import Funnel, shown
+from orihon.ingest import Sanitiser, shown
 from orihon.task_key import TaskKey
 
 Outcome = Literal["queued", "processing", "done", "failed", "paused", "stopped"]
@@ -44,14 +44,14 @@ class Item(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
 
 
-def masked(item: Item, funnel: Funnel) -> Item:
+def masked(item: Item, sanitiser: Sanitiser) -> Item:
     """Return an item whose texts are masked, before they are cut: half a secret is not recognised any more."""
-    texts = {name: funnel.text(getattr(item, name)) for name in ("title", "body", "author", "url")}
+    texts = {name: sanitiser.text(getattr(item, name)) for name in ("title", "body", "author", "url")}
     comments = tuple(
-        msgspec.structs.replace(one, body=funnel.text(one.body), author=funnel.text(one.author))
+        msgspec.structs.replace(one, body=sanitiser.text(one.body), author=sanitiser.text(one.author))
         for one in item.comments
     )
-    labels = tuple(map(funnel.text, item.labels))
+    labels = tuple(map(sanitiser.text, item.labels))
     return msgspec.structs.replace(item, **texts, comments=comments, labels=labels)
 
 

@@ -19,8 +19,8 @@ from orihon.agent.sources.http import HURRY_SECONDS, PATIENCE_SECONDS, PAUSES, C
 from orihon.agent.sources.labels import Change, change
 from orihon.agent.sources.prompt import MARK, is_ours, prompt_of, shortened
 from orihon.errors import SourceError
-from orihon.ingest import Funnel
-from orihon.settings import Forge
+from orihon.ingest import Sanitiser
+from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -33,13 +33,13 @@ class ForgeSource(ABC):
 
     max_comment_chars: ClassVar[int] = 65_000
 
-    def __init__(self, forge: Forge, client: Client, funnel: Funnel, sleep: Callable[[float], None]) -> None:
-        self.forge, self.client, self.funnel, self._sleep = forge, client, funnel, sleep
+    def __init__(self, forge: Forge, client: Client, sanitiser: Sanitiser, sleep: Callable[[float], None]) -> None:
+        self.forge, self.client, self.sanitiser, self._sleep = forge, client, sanitiser, sleep
         self.bot = forge.bot_name
         self._assigned: dict[TaskKey, None] = {}
 
     def prompt(self, item: Item) -> str:
-        return prompt_of(masked(item, self.funnel), self.bot)
+        return prompt_of(masked(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         # first add, then remove: whoever dies in between leaves a label too many, which the next call mends
@@ -108,7 +108,7 @@ class ForgeSource(ABC):
             del self._assigned[next(iter(self._assigned))]
 
     def _outgoing(self, text: str, nonce: str) -> str:
-        return f"{shortened(self._harmless(self.funnel.text(text)), self.max_comment_chars)}\n\n{MARK.format(nonce)}"
+        return f"{shortened(self._harmless(self.sanitiser.text(text)), self.max_comment_chars)}\n\n{MARK.format(nonce)}"
 
     @staticmethod
     def _harmless(text: str) -> str:

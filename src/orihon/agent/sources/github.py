@@ -21,8 +21,8 @@ from orihon.agent.sources.http import GONE, HURRY_SECONDS, NOT_FOUND, PATIENCE_S
 from orihon.agent.sources.labels import Change
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
-from orihon.ingest import Funnel
-from orihon.settings import Forge
+from orihon.ingest import Sanitiser
+from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -109,10 +109,10 @@ class GitHub(ForgeSource):
     """The source `github`."""
 
     def __init__(
-        self, forge: Forge, *, funnel: Funnel, sleep: Callable[[float], None], now: Callable[[], float]
+        self, forge: Forge, *, sanitiser: Sanitiser, sleep: Callable[[float], None], now: Callable[[], float]
     ) -> None:
         client = Client(forge.base_url or PUBLIC, forge.token, name="GitHub", headers=HEADERS, sleep=sleep, now=now)
-        super().__init__(forge, client, funnel, sleep)
+        super().__init__(forge, client, sanitiser, sleep)
         self._now = now
 
     def find(self) -> Iterator[Item]:

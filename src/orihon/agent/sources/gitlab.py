@@ -20,8 +20,8 @@ from orihon.agent.sources.http import HURRY_SECONDS, PATIENCE_SECONDS, Client
 from orihon.agent.sources.labels import Change
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
-from orihon.ingest import Funnel
-from orihon.settings import Forge
+from orihon.ingest import Sanitiser
+from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -81,12 +81,12 @@ class GitLab(ForgeSource):
     max_comment_chars: ClassVar[int] = 200_000
 
     def __init__(
-        self, forge: Forge, *, funnel: Funnel, sleep: Callable[[float], None], now: Callable[[], float]
+        self, forge: Forge, *, sanitiser: Sanitiser, sleep: Callable[[float], None], now: Callable[[], float]
     ) -> None:
         base = (forge.base_url or PUBLIC).rstrip("/")
         base = base if urlsplit(base).path.endswith(API) else base + API
         client = Client(base, forge.token, name="GitLab", headers={}, sleep=sleep, now=now)
-        super().__init__(forge, client, funnel, sleep)
+        super().__init__(forge, client, sanitiser, sleep)
 
     def find(self) -> Iterator[Item]:
         # all of them first: what is marked while the list is read would move its pages

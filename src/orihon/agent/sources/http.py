@@ -24,7 +24,7 @@ from orihon.agent.sources.prompt import word
 from orihon.coerce import decode_json
 from orihon.errors import SettingsError, SourceError, UsageError
 from orihon.redaction import KnownSecrets, mask
-from orihon.section import Secret
+from orihon.settings.section import Secret
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orihon.agent.sources.base import Outcome
-from orihon.settings import Forge
+from orihon.settings.schema import Forge
 
 
 class Change(NamedTuple):

@@ -31,8 +31,8 @@ from orihon.agent.sources.prompt import is_ours, prompt_of
 from orihon.codec import clean_text, now
 from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError
-from orihon.ingest import Funnel, shown
-from orihon.settings import Forge
+from orihon.ingest import Sanitiser, shown
+from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -56,8 +56,8 @@ class _State(Struct):
 class Local:
     """The source `local`."""
 
-    def __init__(self, what: str | Path, *, forge: Forge | None = None, funnel: Funnel) -> None:
-        self.forge, self.funnel = forge or Forge(), funnel
+    def __init__(self, what: str | Path, *, forge: Forge | None = None, sanitiser: Sanitiser) -> None:
+        self.forge, self.sanitiser = forge or Forge(), sanitiser
         self.bot = self.forge.bot_name or BOT
         self._assigned: set[TaskKey] = set()
         self._state = _State("", [], {})  # of a text
@@ -87,7 +87,7 @@ class Local:
         return item
 
     def prompt(self, item: Item) -> str:
-        return prompt_of(masked(item, self.funnel), self.bot)
+        return prompt_of(masked(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         def change(state: _State) -> None:
@@ -103,7 +103,7 @@ class Local:
                 {
                     "id": str(number),
                     "author": self.bot,
-                    "body": self.funnel.text(text),
+                    "body": self.sanitiser.text(text),
                     "created_at": at,
                     "updated_at": at,
                 }
@@ -117,7 +117,7 @@ class Local:
             found = next((one for one in state.comments if one["id"] == comment_id), None)
             if found is None:
                 raise SourceError(f"{key} has no comment {comment_id!a:.40}.", status=404, hint="It was deleted.")
-            found |= {"body": self.funnel.text(text), "updated_at": now()}
+            found |= {"body": self.sanitiser.text(text), "updated_at": now()}
 
         self._change(key, change)
 
@@ -173,7 +173,7 @@ class Local:
 
     def _unsecret(self, text: str) -> str:
         """A text that a key is made of: a key is cut and hashed, so no secret may be in it before."""
-        return self.funnel.text(text)
+        return self.sanitiser.text(text)
 
     def _where(self, key: TaskKey) -> Path | None:
         keys = self._keys()

@@ -76,7 +76,7 @@ def parse(text: str, name: str) -> Page:
 
 
 def _front(text: str) -> tuple[dict[str, object], str]:
-    from orihon import yamlfile  # noqa: PLC0415 - most pages have none
+    from orihon.settings import yaml as yamlfile  # noqa: PLC0415 - most pages have none
 
     found = _FRONT.match(text)
     if found is None:

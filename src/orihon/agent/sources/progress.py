@@ -20,7 +20,7 @@ from orihon.agent.sources.base import Source
 from orihon.agent.sources.prompt import seen, shortened, word
 from orihon.errors import SourceError
 from orihon.ingest import shown
-from orihon.settings import ProgressComment
+from orihon.settings.schema import ProgressComment
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")

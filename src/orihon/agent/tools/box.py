@@ -30,7 +30,7 @@ from orihon.agent.tools.watching import Ran, Watch
 from orihon.agent.tools.workspace import Workspace
 from orihon.agent.tools.writing import Edit, Write, edit, write
 from orihon.errors import ToolError
-from orihon.settings import McpServer
+from orihon.settings.schema import McpServer
 from orihon.task.runs import PendingCall
 
 OWN: dict[str, type[msgspec.Struct]] = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orihon.context.repair import plain_name
 from orihon.errors import OrihonError
-from orihon.settings import McpServer
+from orihon.settings.schema import McpServer
 
 if TYPE_CHECKING:
     from orihon.agent.tools.sessions import Hub, Listed

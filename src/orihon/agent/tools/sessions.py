@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from orihon.agent.tools.answers import answer_of
 from orihon.agent.tools.transports import LastWords, over_http, over_stdio
 from orihon.errors import ToolError
-from orihon.settings import McpServer
+from orihon.settings.schema import McpServer
 
 MAX_PAGES = 100
 CLOSE_SECONDS = 10.0

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
 
-from orihon.settings import McpServer
+from orihon.settings.schema import McpServer
 
 LAST_BYTES = 1000
 LAST_LINES = 3

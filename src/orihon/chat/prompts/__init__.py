@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orihon.promptfile import read
+from orihon._prompts import read
 
 
 def system(language: str, more: str = "") -> str:

@@ -38,7 +38,7 @@ def tools(chat: Chat, _: str) -> None:
         words("mcp", server=server) if server else words("builtin"): names
         for server, names in chat.setup.tools.origins().items()
     }
-    groups[words("engine")] = sorted(chat.conversation.task.frozen.ours)
+    groups[words("engine")] = sorted(chat.conversation.task.config.ours)
     chat.face.show("\n".join(f"{origin}: {', '.join(names)}" for origin, names in groups.items()))
 
 

@@ -57,19 +57,19 @@ class Meter:
             report = self.conversation.task.history.composed().report
         except ContextError:
             return [self.words("overfull")]
-        window = self.conversation.task.frozen.context_length
+        window = self.conversation.task.config.context_length
         share = self.words("share", percent=_percent(self._used(report), window), window=_short(window))
         folded = report.folded + report.left_out
         return [share, self.words("folded", count=folded) if folded else ""]
 
     def _of_window(self, report: Report) -> Iterator[str]:
-        history, frozen, words = self.conversation.task.history, self.conversation.task.frozen, self.words
-        used, window = self._used(report), frozen.context_length
+        history, config, words = self.conversation.task.history, self.conversation.task.config, self.words
+        used, window = self._used(report), config.context_length
         yield words("window", used=used, window=window, percent=_percent(used, window))
         rows = {name: round(tokens * history.scale) for name, tokens in report.by_source.items() if tokens}
         rows[words("schemas")] = round(history.schema_tokens * history.scale)
-        rows[words("reserved")] = frozen.reserved_output
-        rows[words("free")] = max(0, window - used - frozen.reserved_output)
+        rows[words("reserved")] = config.reserved_output
+        rows[words("free")] = max(0, window - used - config.reserved_output)
         yield from (f"  {tokens:>9,}  {name}" for name, tokens in rows.items())
         yield words("shown", whole=report.whole, folded=report.folded, left_out=report.left_out)
 

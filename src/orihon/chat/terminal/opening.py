@@ -18,7 +18,7 @@ from orihon.chat.terminal.face import Face
 from orihon.chat.terminal.sitting import Chat, name_of
 from orihon.chat.terminal.words import Words
 from orihon.engine import Engine
-from orihon.task.history import stored_frozen
+from orihon.task.history import load_config
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def resumed(
     """In the conversation of this name or id; without either, in the one that was used last."""
     listed = book.find(engine, Path(job.workspace), what, user=user)
     reader = engine.read(listed.uuid)
-    model = job.model or name_of(stored_frozen(engine.store, reader.metadata))
+    model = job.model or name_of(load_config(engine.store, reader.metadata))
     made = msgspec.structs.replace(job, model=model)
     with _setup(engine, made, face, user=user or reader.row.user, mcp=mcp and listed.mcp_enabled) as setup:
         if not job.model:

@@ -115,7 +115,7 @@ class Chat:
     @property
     def model(self) -> Model:
         """The model of the conversation; leaving a tangent, or going back, may bring another one."""
-        return self._opened(name_of(self.conversation.task.frozen))
+        return self._opened(name_of(self.conversation.task.config))
 
     def use(self, name: str) -> None:
         """Go on with another model, whose window may be another one."""
@@ -123,7 +123,7 @@ class Chat:
         length = self.setup.job.context_length or context_length(model.name, self.setup.settings)
         provider, _, rest = model.name.partition(":")
         changes = {"llm_provider": provider, "model": model.name if provider == "scripted" else rest}
-        self.conversation.task.switch(**changes, **({"context_length": length} if length else {}))
+        self.conversation.task.reconfigure(**changes, **({"context_length": length} if length else {}))
 
     def _opened(self, name: str) -> Model:
         if name not in self._models:
@@ -148,13 +148,13 @@ class Chat:
         """Give the conversation the tools and the summariser of today, and show where it stands."""
         task, face = self.conversation.task, self.face
         task.summariser = self.setup.summariser
-        task.switch(tools=self.setup.tools.schemas)
+        task.reconfigure(tools=self.setup.tools.schemas)
         self.before_tangent = ""
         self.files.begin()
         if not self.conversation.turn and self.conversation.next_message is None:
-            face.note(self.words("begun", name=self.conversation.name, model=name_of(task.frozen)))
+            face.note(self.words("begun", name=self.conversation.name, model=name_of(task.config)))
             return
-        face.note(self.words("resumed", name=self.conversation.name, model=name_of(task.frozen)))
+        face.note(self.words("resumed", name=self.conversation.name, model=name_of(task.config)))
         for text in newest(self.conversation, REMINDED):
             face.note(text)
         if self.conversation.next_message is not None:
@@ -221,9 +221,9 @@ class _Shown(logging.Handler):
         self._face.note(record.getMessage())
 
 
-def name_of(frozen: TaskConfig) -> str:
+def name_of(config: TaskConfig) -> str:
     """The model of a conversation, as `open_model` knows it."""
-    return frozen.model if frozen.llm_provider == "scripted" else f"{frozen.llm_provider}:{frozen.model}"
+    return config.model if config.llm_provider == "scripted" else f"{config.llm_provider}:{config.model}"
 
 
 def _line(text: str) -> str:

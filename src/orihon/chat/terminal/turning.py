@@ -29,7 +29,7 @@ def compact(chat: Chat, focus: str) -> None:
     if focus and before is None:
         task.summariser = chat.model.ask
     try:
-        made = task.compress(focus=focus)
+        made = task.compact(focus=focus)
     finally:
         task.summariser = before
     if made is None:
@@ -137,7 +137,7 @@ def model(chat: Chat, argument: str) -> None:
     """Show the model, or go on with another one."""
     if argument:
         chat.use(argument)
-    window = chat.conversation.task.frozen.context_length
+    window = chat.conversation.task.config.context_length
     chat.face.show(chat.words("model", model=chat.model.name, window=window))
 
 
@@ -159,7 +159,7 @@ def save(chat: Chat, argument: str) -> None:
 def load(chat: Chat, argument: str) -> None:
     """Go on in a new conversation with what a file holds; model and tools are those of now."""
     task, setup = chat.conversation.task, chat.setup
-    kept = {name: getattr(task.frozen, name) for name in ("model", "llm_provider", "context_length")}
+    kept = {name: getattr(task.config, name) for name in ("model", "llm_provider", "context_length")}
     loaded = document.read(
         chat.engine,
         _path(chat, argument),

@@ -102,7 +102,7 @@ def _places(desk: Desk, index: Index, wanted: Wanted, terms: list[Term]) -> dict
     user = wanted.user if desk.who.admin else desk.who.user
     if not desk.who.admin and wanted.user not in {None, desk.who.user}:
         return {}
-    having = {"u": digest(desk.store.funnel.user(user))} if user is not None else {}
+    having = {"u": digest(desk.store.sanitiser.user(user))} if user is not None else {}
     having |= {"k": digest(wanted.key)} if wanted.key is not None else {}
     more, values = _conditions(wanted)
     rows = index.database.all(_FOUND.format(more=more), match_of(terms, **having), *values, MOST)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple, get_origin
 import msgspec
 
 from orihon.errors import SettingsError
-from orihon.section import HIDDEN, Secret, Section, Setting, changed, dec_hook, each, each_of, enc_hook, shown
-from orihon.settings import History, Settings
+from orihon.settings.schema import History, Settings
+from orihon.settings.section import HIDDEN, Secret, Section, Setting, changed, dec_hook, each, each_of, enc_hook, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orihon.yamlfile import Entry
+    from orihon.settings.yaml import Entry
 
 __all__ = [
     "ENVIRONMENT",
@@ -97,7 +97,7 @@ def read(path: str | os.PathLike[str]) -> object:
 
 def _entries(value: object) -> object:
     """A mapping from elsewhere as entries without lines; what is null is not given."""
-    from orihon.yamlfile import Entry  # noqa: PLC0415 - as below
+    from orihon.settings.yaml import Entry  # noqa: PLC0415 - as below
 
     if not isinstance(value, dict):
         return value
@@ -120,7 +120,7 @@ def _content(where: str, *, must_exist: bool) -> object:
         raise SettingsError(f"{where}: the file cannot be read ({reason}).", where=where) from error
     if len(content) > MAX_BYTES:
         raise SettingsError(f"{where}: the file is larger than {MAX_BYTES} bytes.", where=where)
-    from orihon import yamlfile  # noqa: PLC0415 - who has no file need not pay for the import of PyYAML
+    from orihon.settings import yaml as yamlfile  # noqa: PLC0415 - who has no file need not pay for the import of PyYAML
 
     try:
         return yamlfile.parse(content.decode("utf-8-sig"))

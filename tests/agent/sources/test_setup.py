@@ -9,7 +9,7 @@ from orihon.agent.queue import Job, fetch
 from orihon.agent.setup import Setup, mark, run_queued
 from orihon.errors import SourceError
 from orihon.records import Message
-from orihon.section import changed
+from orihon.settings.section import changed
 
 LOOK = {"say": "I look.", "call": [{"name": "list_files", "arguments": {}}]}
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from orihon.errors import SettingsError
 from orihon.redaction import MASKS
-from orihon.section import MOST, Secret, Section
+from orihon.settings.section import MOST, Secret, Section
 
 
 def says(meaning: str) -> Meta:

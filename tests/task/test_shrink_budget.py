@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon.errors import BudgetTooSmall, Conflict
-from orihon.settings import Settings
+from orihon.settings.schema import Settings
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 
@@ -26,7 +26,7 @@ def test_the_next_window_is_shorter(engine, policy):
     """However small the window was beside the budget, the next one is clearly smaller, and the log is whole."""
     with long_task(engine, context_length=100_000, window=policy) as task:
         before = task.window().tokens
-        task.tighten()
+        task.shrink_budget()
         after = task.window().tokens
         assert after < 0.8 * before
         assert task.stats().messages == 26
@@ -36,7 +36,7 @@ def test_it_stays_tight_after_a_reply(engine):
     """A few good replies prove nothing: what was refused once is not sent again."""
     with long_task(engine, context_length=100_000) as task:
         task.window()
-        task.tighten()
+        task.shrink_budget()
         limit = task.history.limit
         for number in range(8):
             window = turn(task, calling(("run_tests", {"path": str(number)}), usage=(100, 5)))
@@ -49,7 +49,7 @@ def test_a_resume_knows_of_it(disk_url):
     with orihon.open(disk_url, settings=Settings()) as engine:
         task = long_task(engine, context_length=100_000)
         task.window()
-        task.tighten()
+        task.shrink_budget()
         window = task.window().openai()
         task.close()
     with orihon.open(disk_url, settings=Settings()) as engine, engine.resume(task.uuid) as again:
@@ -62,16 +62,16 @@ def test_four_refusals_in_a_row_are_enough(engine):
         sizes = []
         for _ in range(4):
             sizes.append(task.window().tokens)
-            task.tighten()
+            task.shrink_budget()
         assert all(later < earlier for earlier, later in itertools.pairwise(sizes))
         with pytest.raises(BudgetTooSmall, match="4 times in a row") as caught:
-            task.tighten()
+            task.shrink_budget()
         assert "context_length" in caught.value.hint
         assert not caught.value.retryable
         turn(task, saying("Done."))
         task.add("user", "And now the till.")
         task.window()
-        task.tighten()
+        task.shrink_budget()
 
 
 def test_a_task_that_ended_cannot_be_tightened(engine):
@@ -79,4 +79,4 @@ def test_a_task_that_ended_cannot_be_tightened(engine):
     with long_task(engine) as task:
         task.complete()
         with pytest.raises(Conflict):
-            task.tighten()
+            task.shrink_budget()

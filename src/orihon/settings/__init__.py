@@ -1,0 +1,1 @@
+"""The settings: what they are, and how `config.yaml` and the environment give them."""
