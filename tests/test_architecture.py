@@ -43,7 +43,7 @@ FLOORS = [
     ["redaction"],
     ["task_key"],
     ["coerce"],
-    ["errors", "terminal"],
+    ["errors", "retry", "terminal"],
     ["__init__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

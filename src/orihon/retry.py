@@ -1,0 +1,63 @@
+"""Repeat a failed call with exponential backoff.
+
+Stores use it for a busy SQLite file and for a PostgreSQL server that restarts, clients for HTTP servers that refuse
+work for the moment. Which errors are worth a retry is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how long to retry. `sleep`, `clock` and `rng` are there for tests."""
+
+    tries: int | None = None  # calls in all, the first included; None means that only `max_seconds` counts
+    max_seconds: float | None = None  # no pause ends later than this after the first call began
+    first_seconds: float = 1.0
+    longest_seconds: float = 120.0
+    factor: float = 2.0
+    jitter: float = 0.5  # each pause is shortened by up to this share, so that clients do not return together
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    rng: Callable[[], float] = random.random
+
+    def pause_seconds(self, failures: int, retry_after: float | None = None) -> float:
+        """Return the pause after this many failures; a server's Retry-After gets up to a quarter more."""
+        if retry_after is not None:
+            return min(retry_after * (1 + self.rng() / 4), self.longest_seconds)
+        grown = self.first_seconds * self.factor ** min(failures - 1, 30)
+        return min(grown, self.longest_seconds) * (1 - self.rng() * self.jitter)
+
+    def call(
+        self,
+        attempt: Callable[[], T],
+        *,
+        should_retry: Callable[[Exception], bool],
+        retry_after: Callable[[Exception], float | None] = lambda _: None,
+        on_retry: Callable[[Exception, float], None] = lambda *_: None,
+    ) -> T:
+        """Return what `attempt` returns; raise its error if it is not worth a retry, or the limits are reached.
+
+        `retry_after` returns the pause in seconds that an error asks for. `on_retry` hears of each error and pause.
+        """
+        started, failures = self.clock(), 0
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                failures += 1
+                if failures == self.tries or not should_retry(error):
+                    raise
+                pause = self.pause_seconds(failures, retry_after(error))
+                if self.max_seconds is not None and self.clock() + pause > started + self.max_seconds:
+                    raise
+                on_retry(error, pause)
+            self.sleep(pause)
