@@ -80,7 +80,7 @@ def agent(url: str, folder: str, turns: int) -> None:
     from orihon.agent.handler import TaskHandler, Work  # noqa: PLC0415
     from orihon.agent.loop import Limits, Step  # noqa: PLC0415
     from orihon.agent.models import open_model  # noqa: PLC0415
-    from orihon.agent.tools.box import Toolbox  # noqa: PLC0415
+    from orihon.agent.tools.toolbox import Toolbox  # noqa: PLC0415
     from orihon.settings.schema import Llm, Provider, Settings  # noqa: PLC0415
     from orihon.settings.section import Secret  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def agent(url: str, folder: str, turns: int) -> None:
     with orihon.open(Path(folder, "contexts"), settings=settings) as engine:
         model = open_model("openai:bench", settings)
         with Toolbox(Path(folder, "work"), approve="all") as tools:
-            handler = TaskHandler(engine, model, tools, limits=Limits(calls=turns + 1), watch=watch)
+            handler = TaskHandler(engine, model, tools, limits=Limits(calls=turns + 1), on_step=watch)
             row = handler.handle(Work(key=orihon.TaskKey.github("acme", "shop", issue=27), request="Fix the basket."))
             if row.llm_call_count < turns:
                 sys.exit(f"The run ended as {row.status} after {row.llm_call_count} turns: {row.error_message}")

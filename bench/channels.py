@@ -27,10 +27,10 @@ from bench.artefacts import Leak, Needle, Scene
 from orihon.agent import queue
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models.cache import ReplyCache
-from orihon.agent.setup import targets_of
 from orihon.agent.sources import open_source
 from orihon.agent.sources.base import Comment
 from orihon.agent.sources.progress import Progress, Report
+from orihon.agent.targets import parse_targets
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat import book, document, lines
 from orihon.chat.checkpoints import Checkpoints
@@ -309,7 +309,7 @@ def key_of_text(scene: Scene, texts: list[str]) -> None:
     """A request, whose first line names the task."""
     for text in texts:
         with suppress(OrihonError):  # an address of no forge
-            (target,) = targets_of(text, scene.settings)
+            (target,) = parse_targets(text, scene.settings)
             queue.enqueue(scene.engine, target.key, queue.Job(request=target.request))
 
 
@@ -330,7 +330,7 @@ def key_of_file(scene: Scene, texts: list[str]) -> None:
         path = scene.place.parent / "issues" / f"{name}.md"
         path.parent.mkdir(exist_ok=True)
         path.write_text("# Mend it\n", "utf-8")
-        (target,) = targets_of(str(path), scene.settings)
+        (target,) = parse_targets(str(path), scene.settings)
         queue.enqueue(scene.engine, target.key, queue.Job(file=target.file))
 
 
@@ -340,7 +340,7 @@ def key_of_directory(scene: Scene, texts: list[str]) -> None:
         path = scene.place.parent / "issues" / name / "login.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("# Mend it\n", "utf-8")
-        (target,) = targets_of(str(path), scene.settings)
+        (target,) = parse_targets(str(path), scene.settings)
         queue.enqueue(scene.engine, target.key, queue.Job(file=target.file))
 
 
@@ -591,8 +591,8 @@ class _Model:
     def __init__(self, scene: Scene, text: str) -> None:
         self._scene, self._text, self._turn = scene, text, 0
 
-    def reply(self, window: Any, *, tell: Any = None) -> Any:
-        del tell
+    def reply(self, window: Any, *, on_text: Any = None) -> Any:
+        del on_text
         self._scene.note("model (run)", json.dumps(window.openai(), ensure_ascii=False))
         self._turn += 1
         arguments = json.dumps({"padding": "x" * 90, "command": self._text})
@@ -621,7 +621,7 @@ def run(scene: Scene, texts: list[str]) -> None:
             _Model(scene, text),
             _Tools(),
             source=source,
-            watch=lambda step: scene.note("screen (run)", "" if step.kind == "text" else step.text),
+            on_step=lambda step: scene.note("screen (run)", "" if step.kind == "text" else step.text),
         )
         handler.handle(
             Work(key=key, request=text, system=text, comments=(Comment("1", text, text, "", ""),), notes={"n": text})

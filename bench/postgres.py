@@ -36,14 +36,14 @@ MESSAGES, UPDATES, HELD_SECONDS = 60, 80, 300
 
 CLAIMER = """
 import sys
-from orihon.agent.queue import claim, waiting
+from orihon.agent.queue import claim, iter_waiting
 from orihon.settings.schema import ContextInheritance, Settings
 import orihon
 with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:
     input()
     done = 0
     while True:
-        uuid = engine.store.queue.reserve([row.uuid for row in waiting(engine)][:64])
+        uuid = engine.store.queue.reserve([row.uuid for row in iter_waiting(engine)][:64])
         if uuid is None:
             break
         task = claim(engine, uuid)

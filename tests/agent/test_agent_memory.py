@@ -19,7 +19,7 @@ from pathlib import Path
 import orihon
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models import open_model
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.settings.section import Secret
 from orihon.settings.schema import Llm, Provider, Settings
 
@@ -37,7 +37,7 @@ provider = Provider(model="m", base_url=url, api_key=Secret("none"), context_len
 settings = Settings(llm=Llm(openai=provider))
 with orihon.open(folder / "contexts", settings=settings) as engine, Toolbox(folder / "work", approve="all") as tools:
     model = open_model("openai:m", settings)
-    handler = TaskHandler(engine, model, tools, watch=watch)
+    handler = TaskHandler(engine, model, tools, on_step=watch)
     row = handler.handle(Work(key=orihon.TaskKey.github("acme", "shop", issue=27), request="Read everything."))
     model.close()
 print(json.dumps([row.status, row.llm_call_count, row.tool_call_count, taken, folded]))

@@ -5,9 +5,17 @@ import logging
 import pytest
 
 import orihon
-from orihon.agent.checks import ASSIGNED, COMMENTS_SECONDS, Drain, comment_check, pause_check, signal_files, stop_check
+from orihon.agent.control import (
+    ASSIGNED,
+    COMMENTS_SECONDS,
+    Drain,
+    make_comment_check,
+    make_pause_check,
+    make_stop_check,
+    pause_files,
+)
 from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.loop import Limits, Loop, PauseAsked, StopAsked
+from orihon.agent.loop import Limits, Loop, PauseRequested, StopRequested
 from orihon.agent.models.overflow import is_overflow
 from orihon.agent.sources.base import Comment
 from orihon.errors import ContextOverflow, ModelError, SourceError
@@ -27,7 +35,7 @@ class Scripted:
     def __init__(self, *replies):
         self.script = ScriptedModel(list(replies))
 
-    def reply(self, window, *, tell=None):  # noqa: ARG002
+    def reply(self, window, *, on_text=None):  # noqa: ARG002
         return self.script(window.openai(), tools=window.tools() or None)
 
     @property
@@ -179,7 +187,7 @@ def test_cut_replies(engine):
     with engine.start(KEY) as task:
         task.add("user", "Write.")
         model = Scripted(cut("One, "), cut("two, "), "three.")
-        assert Loop(task, model, Tools()).until_done() == "One, two, three."
+        assert Loop(task, model, Tools()).run_until_done() == "One, two, three."
     assert "Go on exactly where it broke off" in model.windows[1][-1]["content"]
     row, _ = handled(engine, *[cut("and ")] * 5)
     assert (row.status, row.reason) == ("failed", "ModelError")
@@ -201,7 +209,7 @@ def test_a_crash_after_a_reply_that_is_none(engine, monkeypatch, reply):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(type(task), "add", die)
-        Loop(task, Scripted(reply), Tools()).until_done()
+        Loop(task, Scripted(reply), Tools()).run_until_done()
     model = Scripted("two.")
     row = TaskHandler(engine, model, Tools()).resume(task.uuid)
     assert (row.status, row.llm_call_count) == ("completed", 2)
@@ -264,7 +272,7 @@ def test_an_interrupt_pauses(engine, interrupt):
 
 def test_pause_files(engine, settings):
     """The file for all, or the task's own; only then, and it is not taken away."""
-    everybody, own = signal_files(settings.pause_resume, "mine")
+    everybody, own = pause_files(settings.pause_resume, "mine")
     for path in (everybody, own):
         path.touch()
         row, _ = handled(engine, LOOK, "Done.", work=Work(key=KEY, request="Go.", uuid="mine"))
@@ -283,13 +291,13 @@ def test_the_pause_file_is_looked_for_as_often_as_the_settings_say(engine, tmp_p
     place = tmp_path / "signal"
     place.touch()
     with engine.start(KEY) as task:
-        pause_check(PauseResume(enabled=False, signal_file=str(place)))(task)
-        check = pause_check(PauseResume(signal_file=str(place), check_interval=3))
-        with pytest.raises(PauseAsked):
+        make_pause_check(PauseResume(enabled=False, signal_file=str(place)))(task)
+        check = make_pause_check(PauseResume(signal_file=str(place), check_interval=3))
+        with pytest.raises(PauseRequested):
             check(task)
         check(task)
         check(task)
-        with pytest.raises(PauseAsked):
+        with pytest.raises(PauseRequested):
             check(task)
 
 
@@ -308,14 +316,14 @@ def test_unassigned(engine):
 def test_stop_is_not_asked_too_often(engine):
     """Every so many calls, and every so many seconds."""
     heard, seconds = Heard(), [0.0]
-    check = stop_check(heard, TaskStop(min_check_interval_seconds=30), clock=lambda: seconds[0])
+    check = make_stop_check(heard, TaskStop(min_check_interval_seconds=30), clock=lambda: seconds[0])
     with engine.start(KEY) as task:
         for at in (0.0, 10.0, 29.0, 30.0, 31.0):
             seconds[0] = at
             check(task)
         assert len(heard.asked) == 2
         heard.wanted, seconds[0] = False, 100.0
-        with pytest.raises(StopAsked):
+        with pytest.raises(StopRequested):
             check(task)
 
 
@@ -331,7 +339,7 @@ def test_comments(engine):
     work = Work(key=KEY, request="Go.", comments=(known,), read_at=known.updated_at)
     handler = TaskHandler(engine, model, Tools(), source=heard)
     task = engine.start(KEY)
-    check = comment_check(heard, clock=lambda: seconds[0])
+    check = make_comment_check(heard, clock=lambda: seconds[0])
     with task:
         handler._request(task, work)
         for later in ([known], [known, comment("2", "second", 2)], [known, comment("2", "changed", 3)], heard.comments):
@@ -345,7 +353,7 @@ def test_comments(engine):
         assert [text.split()[-1] for text in said] == ["second", "changed"]
         # whoever resumes knows them too
         heard.broken = False
-        comment_check(heard)(task)
+        make_comment_check(heard)(task)
         assert len([text for text in texts(engine, task.row) if text.startswith("New comment")]) == 2
 
 

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 import orihon
 from orihon.agent import queue
-from orihon.agent.checks import DRAINED, signal_files
-from orihon.agent.queue import Job, claim, enqueue, fetch, job_of, recover, waiting
-from orihon.agent.setup import Setup, key_of, run_queued, target_of, targets_of
+from orihon.agent.control import DRAINED, pause_files
+from orihon.agent.queue import Job, claim, enqueue, enqueue_new_items, iter_waiting, load_job, recover
+from orihon.agent.run_setup import RunSetup, run_queued
 from orihon.agent.sources import open_source
+from orihon.agent.targets import parse_target, parse_targets, parse_url
 from orihon.agent.worker import Worker
 from orihon.context.repair import INTERRUPTED as CUT_OFF
 from orihon.errors import Corrupt, StoreUnavailable, UsageError
@@ -50,7 +51,7 @@ def engine(url, settings):
 
 
 def ids(engine):
-    return [row.uuid for row in waiting(engine)]
+    return [row.uuid for row in iter_waiting(engine)]
 
 
 def in_another_process(url, code):
@@ -68,7 +69,7 @@ def test_order(engine):
     for name, priority in (("old", 0), ("urgent", 5), ("new", 0)):
         enqueue(engine, orihon.TaskKey.local(name), replace(JOB, model=name), priority=priority, uuid=name)
     assert ids(engine) == ["urgent", "old", "new"]
-    assert job_of(engine, "urgent") == replace(JOB, model="urgent", queued=True)
+    assert load_job(engine, "urgent") == replace(JOB, model="urgent", queued=True)
     assert engine.row("urgent").status == "pending"
 
 
@@ -134,7 +135,7 @@ def test_what_a_worker_paused_is_taken_again(engine, settings):
         enqueue(engine, orihon.TaskKey.local(name), JOB, uuid=name)
         claim(engine, name).pause(reason)
     assert ids(engine) == ["a", "b"]
-    everybody, own = signal_files(settings.pause_resume, "b")
+    everybody, own = pause_files(settings.pause_resume, "b")
     own.touch()
     assert ids(engine) == ["a"]
     everybody.touch()
@@ -232,7 +233,7 @@ def test_a_script_goes_on_after_a_crash(engine, tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"say": "A.", "call": []}, {"status": 500, "error": "Busy."}, "Done."]))
     job = replace(JOB, model=f"scripted:{script}", workspace=str(tmp_path))
-    with Setup(engine, orihon.TaskKey.local("x"), job) as made:
+    with RunSetup(engine, orihon.TaskKey.local("x"), job) as made:
         made.model.begin_after(1)
         assert made.model.script.used == 2
         made.model.begin_after(2)
@@ -275,13 +276,13 @@ def test_new_work_is_queued_once(engine, tmp_path, settings):
     (place / "login.md").write_text("---\nauthor: alice\n---\n# The page is blank\n")
     (place / "total.md").write_text("# The total is wrong\n")
     source = open_source("local", settings, what=place)
-    made = fetch(engine, source, JOB)
+    made = enqueue_new_items(engine, source, JOB)
     assert len(made) == 2
     assert engine.row(made[0]).user == "alice"
-    assert job_of(engine, made[0]).file == str(place / "login.md")
-    assert fetch(engine, source, JOB) == []
+    assert load_job(engine, made[0]).file == str(place / "login.md")
+    assert enqueue_new_items(engine, source, JOB) == []
     claim(engine, made[0]).pause()
-    assert fetch(engine, source, JOB) == []
+    assert enqueue_new_items(engine, source, JOB) == []
 
 
 FORGES = Settings(gitlab=Forge(base_url="https://git.example.com"), github=Forge())
@@ -298,8 +299,8 @@ FORGES = Settings(gitlab=Forge(base_url="https://git.example.com"), github=Forge
 )
 def test_urls(url, key):
     """The address in the browser is enough."""
-    assert str(key_of(url, FORGES)) == key
-    assert str(target_of(url, FORGES).key) == key
+    assert str(parse_url(url, FORGES)) == key
+    assert str(parse_target(url, FORGES).key) == key
 
 
 @pytest.mark.parametrize(
@@ -310,20 +311,20 @@ def test_urls(url, key):
 def test_wrong_urls(url):
     """No token goes to an address that the settings do not know."""
     with pytest.raises(UsageError):
-        target_of(url, FORGES)
+        parse_target(url, FORGES)
 
 
 def test_files_and_texts(tmp_path):
     """A text is its own request; a file is read when the task begins; of a directory, all."""
     (tmp_path / "a.md").write_text("# A\n")
     (tmp_path / "b.md").write_text("# B\n")
-    assert target_of("Mend the shop", FORGES).request == "Mend the shop"
-    assert target_of(str(tmp_path / "a.md"), FORGES).file == str(tmp_path / "a.md")
-    assert [target.file for target in targets_of(str(tmp_path), FORGES)] == [
+    assert parse_target("Mend the shop", FORGES).request == "Mend the shop"
+    assert parse_target(str(tmp_path / "a.md"), FORGES).file == str(tmp_path / "a.md")
+    assert [target.file for target in parse_targets(str(tmp_path), FORGES)] == [
         str(tmp_path / "a.md"), str(tmp_path / "b.md")
     ]  # fmt: skip
     with pytest.raises(UsageError, match="is a directory"):
-        target_of(str(tmp_path), FORGES)
+        parse_target(str(tmp_path), FORGES)
 
 
 # the parent
@@ -331,7 +332,7 @@ def test_files_and_texts(tmp_path):
 
 SLEEPER = """
 import sys, time, orihon
-from orihon.agent.checks import Drain, DRAINED
+from orihon.agent.control import Drain, DRAINED
 from orihon.agent.queue import claim
 drain = Drain()
 drain.listen()

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orihon
-from orihon.agent.tools import differences
-from orihon.agent.tools.box import Toolbox
-from orihon.agent.tools.differences import Difference, difference, line_count
+from orihon.agent.tools import diff
+from orihon.agent.tools.diff import Difference, compute_diff, count_lines
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import changes as telling
 from orihon.chat import lines
 from orihon.chat.changes import Changed, told
@@ -47,7 +47,7 @@ def place(tmp_path):
 def box(place):
     with Toolbox(place, approve="all") as made:
         tracker = FileLineTracker(made.workspace)
-        made.watch = tracker.watch
+        made.on_event = tracker.watch
         made.tracker = tracker
         yield made
 
@@ -304,7 +304,7 @@ def test_leaving_a_tangent_forgets_what_was_seen_in_it(place):
         Toolbox(place, approve="all") as box,
     ):
         tracker = FileLineTracker(box.workspace)
-        box.watch = tracker.watch
+        box.on_event = tracker.watch
         run(box, "write", path="a.py", content="one\n")
         save(task, tracker)
         with task.tangent("Try something."):
@@ -357,7 +357,7 @@ def test_several_threads_may_tell_it(place):
     """Tools run side by side."""
     with Toolbox(place, approve="all") as box:
         tracker = FileLineTracker(box.workspace)
-        box.watch = tracker.watch
+        box.on_event = tracker.watch
 
         def work(name):
             for number in range(20):
@@ -428,7 +428,7 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "", "long line"]), max_size=12)
 @given(texts, texts)
 def test_a_difference_adds_up(old, new):
     """What came less what went is how much longer it is; and nothing came or went of what is the same."""
-    made = difference(old, new)
+    made = compute_diff(old, new)
     assert made.added - made.removed == new.count(b"\n") - old.count(b"\n")
     assert (made == Difference()) == (old == new)
     counted = [line[:1] for line in made.text.split("\n")]
@@ -438,7 +438,7 @@ def test_a_difference_adds_up(old, new):
 @given(texts, texts)
 def test_a_difference_can_be_applied(old, new):
     """Its lines, put together, are the new version."""
-    made, before = difference(old, new), old.decode().split("\n")
+    made, before = compute_diff(old, new), old.decode().split("\n")
     result, at = [], 0
     for line in made.text.split("\n") if made.text else []:
         if line.startswith("@@"):
@@ -457,16 +457,16 @@ def test_a_difference_can_be_applied(old, new):
 def test_a_long_difference_is_cut_and_a_very_long_one_is_not_compared(monkeypatch):
     """The numbers are still there; and binary content is not shown."""
     old, new = b"\n".join(b"%d" % n for n in range(500)), b"\n".join(b"x%d" % n for n in range(400))
-    made = difference(old, new)
+    made = compute_diff(old, new)
     assert (made.added, made.removed) == (400, 500)
     assert made.text.endswith("\n…")
-    assert made.text.count("\n") == differences.MAX_LINES
-    monkeypatch.setattr(differences, "MAX_COMPARED", 3)
-    replaced = difference(b"same\na\nb\nc\nd\nend", b"same\nA\nb\nc\nD\nend")
+    assert made.text.count("\n") == diff.MAX_LINES
+    monkeypatch.setattr(diff, "MAX_COMPARED", 3)
+    replaced = compute_diff(b"same\na\nb\nc\nd\nend", b"same\nA\nb\nc\nD\nend")
     assert (replaced.added, replaced.removed) == (4, 4)
-    assert difference(b"a\0b", b"a\0c") == Difference(1, 1)
+    assert compute_diff(b"a\0b", b"a\0c") == Difference(1, 1)
 
 
 def test_lines_are_counted_as_editors_do():
     """The last line counts with and without its end."""
-    assert [line_count(data) for data in (b"", b"a", b"a\n", b"a\nb", b"\n")] == [0, 1, 1, 2, 1]
+    assert [count_lines(data) for data in (b"", b"a", b"a\n", b"a\nb", b"\n")] == [0, 1, 1, 2, 1]

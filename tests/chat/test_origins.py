@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import orihon
-from orihon.agent.tools.box import OWN, Toolbox
+from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from orihon.chat.origins import by_origin
 from orihon.context.repair import DUMMY
 from orihon.settings.schema import McpServer, Settings
@@ -43,7 +43,7 @@ def sorted_for(box, tools):
 
 def test_builtin(box):
     """The tools for files, the shell, and the engine's own."""
-    assert names(sorted_for(box, box.schemas)["builtin"]) == [*OWN, "unfold", "recall"]
+    assert names(sorted_for(box, box.schemas)["builtin"]) == [*BUILTIN_TOOLS, "unfold", "recall"]
 
 
 def test_custom(box):

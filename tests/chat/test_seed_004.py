@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import orihon
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import book, conversation, document, transcript
 from orihon.chat.entries import HistoryEntry
 from orihon.chat.files import Files

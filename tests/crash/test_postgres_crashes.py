@@ -287,7 +287,7 @@ postgres_queue.RESERVED_SECONDS = 3  # what a dead worker had put by is free aga
 with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:
     while True:
         queue.recover(engine)
-        uuid = engine.store.queue.reserve([row.uuid for row in queue.waiting(engine)])
+        uuid = engine.store.queue.reserve([row.uuid for row in queue.iter_waiting(engine)])
         if uuid is None:
             if next(engine.tasks(status=("pending", "running")), None) is None:
                 break

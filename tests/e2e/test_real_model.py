@@ -9,7 +9,7 @@ import orihon
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Limits
 from orihon.agent.models import open_model
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import UsageError
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret
@@ -34,10 +34,10 @@ class Watched:
     def __init__(self, model):
         self.model, self.sent = model, []
 
-    def reply(self, window, *, tell=None):
+    def reply(self, window, *, on_text=None):
         wrong = violations("openai", window.openai()) + violations("anthropic", window.anthropic())
         self.sent.append(wrong)
-        return self.model.reply(window, tell=tell)
+        return self.model.reply(window, on_text=on_text)
 
 
 @pytest.fixture

@@ -105,11 +105,11 @@ LIBRARY = {
     "book.resume": (lambda e, _: book.resume(e, "talk").task.close() or True, (YES, GONE, YES)),
     "book.delete": (lambda e, _: book.delete(e, "talk") or True, (YES, GONE, YES)),
     "queue.enqueue(user=alice)": (lambda e, _: _queued(e, user="alice"), (YES, DENIED, YES)),
-    "queue.job_of": (lambda e, _: queue.job_of(e, "talk") is None, (YES, GONE, YES)),
-    "queue.stop": (lambda e, _: queue.stop(e, "talk", "no"), (YES, GONE, YES)),
+    "queue.load_job": (lambda e, _: queue.load_job(e, "talk") is None, (YES, GONE, YES)),
+    "queue.stop_idle_task": (lambda e, _: queue.stop_idle_task(e, "talk", "no"), (YES, GONE, YES)),
     "queue.claim": (lambda e, _: queue.claim(e, "talk"), (YES, NOTHING, YES)),
-    "queue.is_known": (lambda e, p: queue.is_known(e, book.key_of(p, TALK)), (YES, NOTHING, YES)),
-    "queue.waiting": (lambda e, _: list(queue.waiting(e)), (NOTHING, NOTHING, NOTHING)),
+    "queue.has_open_task": (lambda e, p: queue.has_open_task(e, book.key_of(p, TALK)), (YES, NOTHING, YES)),
+    "queue.iter_waiting": (lambda e, _: list(queue.iter_waiting(e)), (NOTHING, NOTHING, NOTHING)),
     "queue.recover": (lambda e, _: queue.recover(e, "alice"), (NOTHING, NOTHING, NOTHING)),
 }  # fmt: skip
 
@@ -124,7 +124,7 @@ def _queued(engine, **options):
     return queue.enqueue(engine, TaskKey.parse("local/issue/q"), Job(request="x"), **options)
 
 
-ONCE = {"book.delete", "queue.stop", "queue.claim"}  # what is done cannot be done again
+ONCE = {"book.delete", "queue.stop_idle_task", "queue.claim"}  # what is done cannot be done again
 
 
 @pytest.mark.parametrize("name", LIBRARY)

@@ -82,7 +82,7 @@ def used(store, uuid):
         lambda: overview(Reader(store, row)),
         lambda: Reader(store, row).window().openai(),
         *(lambda name=name: "".join(pages(Reader(store, row), name)) for name in FORMATS),
-        lambda: queue.job_of(Engine(store, Settings()), uuid),
+        lambda: queue.load_job(Engine(store, Settings()), uuid),
         lambda: gone_on(store, uuid),
     ):
         try:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import orihon
-from orihon.agent.checks import stop_file, stop_file_check
+from orihon.agent.control import make_stop_file_check, stop_file_path
 from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.loop import StopAsked
+from orihon.agent.loop import StopRequested
 from orihon.settings.schema import PauseResume, Settings
 from orihon.testing import ScriptedModel
 from support.cli_store import KINDS, said
@@ -43,11 +43,11 @@ def test_what_runs_is_asked_and_stops(url, tmp_path):
     with orihon.open(url, settings=settings) as engine:
         task = engine.start("local/issue/a", user="alice")
         task.add("user", "Work.")
-        stop_file_check(settings.pause_resume)(task)
+        make_stop_file_check(settings.pause_resume)(task)
         assert "it stops before its next call" in said("stop", task.uuid, "--reason", "done by hand", url=url)
-        assert stop_file(settings.pause_resume, task.uuid).exists()
-        with pytest.raises(StopAsked, match="done by hand"):
-            stop_file_check(settings.pause_resume)(task)
+        assert stop_file_path(settings.pause_resume, task.uuid).exists()
+        with pytest.raises(StopRequested, match="done by hand"):
+            make_stop_file_check(settings.pause_resume)(task)
         task.pause()
 
 
@@ -57,7 +57,7 @@ class Scripted:
     def __init__(self, *replies):
         self.script = ScriptedModel(list(replies))
 
-    def reply(self, window, *, tell=None):  # noqa: ARG002
+    def reply(self, window, *, on_text=None):  # noqa: ARG002
         return self.script(window.openai(), tools=window.tools() or None)
 
 
@@ -78,7 +78,7 @@ def test_a_handler_stops_and_takes_the_file_away(tmp_path):
     """The whole way: a run that is asked between two calls of the model ends as stopped."""
     settings = Settings(pause_resume=PauseResume(signal_file=str(tmp_path / "pause_signal")))
     uuid = "550e8400-e29b-41d4-a716-446655440000"
-    asks = stop_file(settings.pause_resume, uuid)
+    asks = stop_file_path(settings.pause_resume, uuid)
     model = Scripted({"say": "I look.", "call": [{"name": "look", "arguments": {}}]}, "never said")
     with orihon.open("memory:", settings=settings) as engine:
         handler = TaskHandler(engine, model, Touching(asks), planning=False)

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 import orihon
-from orihon.agent.checks import PauseAsked
+from orihon.agent.control import PauseRequested
 from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.loop import Limits, Loop, StopAsked
+from orihon.agent.loop import Limits, Loop, StopRequested
 from orihon.errors import ModelError, VerificationFailed
 from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import execution
@@ -707,7 +707,7 @@ def stopped(engine, world, request="Mend the shop."):
     def check(task):
         state = task.history.view.state.notes.get("planning", {})
         if state.get("actions", 0) >= 1:
-            raise StopAsked("no longer assigned")
+            raise StopRequested("no longer assigned")
 
     handler = TaskHandler(engine, brain, world, planning=True, checks=(check,))
     row = handler.handle(Work(key=KEY, request=request))
@@ -856,7 +856,7 @@ def test_a_run_that_ends_meanwhile_changes_nothing(engine, world):
 
     def check(_):
         if next(looks) == 4:
-            raise PauseAsked("now")
+            raise PauseRequested("now")
 
     brain = Brain(world, plan=[plan(action("mend the price"))])
     handler = TaskHandler(engine, brain, world, planning=True, checks=(check,))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import orihon
-from orihon.agent.checks import write_signal
+from orihon.agent.control import write_signal_file
 from orihon.agent.models.cache import ReplyCache
 from orihon.chat.terminal import typed
 from orihon.ingest import Sanitiser
@@ -237,7 +237,7 @@ def make_everything(place: Path) -> None:
             write_portable(desk.store, desk.row(TASK.uuid), place / f"{kind}.export")
     ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})
     typed.remember(place / "state" / "chat" / "typed.jsonl", "hello")
-    write_signal(place / "signals" / "deep" / "stop_signal", "enough")
+    write_signal_file(place / "signals" / "deep" / "stop_signal", "enough")
     os.close(create_file(place / "created"))
     os.close(open_file(place / "opened", os.O_WRONLY | os.O_CREAT))
 

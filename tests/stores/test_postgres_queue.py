@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import orihon
-from orihon.agent.queue import Job, claim, enqueue, recover, waiting
+from orihon.agent.queue import Job, claim, enqueue, iter_waiting, recover
 from orihon.ops.search import news
 from orihon.settings.schema import ContextInheritance, PauseResume, Settings
 from orihon.stores import open_store, postgres_queue
@@ -51,10 +51,10 @@ def test_users_in_turn(engine):
     queued(engine, "bob", 2)
     queued(engine, "alice", 1, priority=9)
     queued(engine, None, 1)
-    order = [row.uuid for row in waiting(engine)]
+    order = [row.uuid for row in iter_waiting(engine)]
     assert order[:6] == ["alice-9-0", "bob-0-0", "None-0-0", "alice-0-0", "bob-0-1", "alice-0-1"]
     claim(engine, "bob-0-0")
-    assert [row.uuid for row in waiting(engine)][:4] == ["alice-9-0", "None-0-0", "alice-0-0", "bob-0-1"]
+    assert [row.uuid for row in iter_waiting(engine)][:4] == ["alice-9-0", "None-0-0", "alice-0-0", "bob-0-1"]
 
 
 def test_a_long_queue_is_not_read_whole(engine):
@@ -67,7 +67,7 @@ def test_a_long_queue_is_not_read_whole(engine):
 def test_a_task_is_put_by_once(engine, url):
     """Of two workers each gets another task, and the third gets none; one that was given back can be had again."""
     queued(engine, "alice", 2)
-    uuids = [row.uuid for row in waiting(engine)]
+    uuids = [row.uuid for row in iter_waiting(engine)]
     with open_store(url) as other:
         assert engine.store.queue.reserve(uuids) == uuids[0]
         assert other.queue.reserve(uuids) == uuids[1]
@@ -84,7 +84,7 @@ def test_a_task_is_put_by_once(engine, url):
 def test_many_go_for_the_same(engine, url):
     """At the same moment: nobody waits for another, and no task is given twice."""
     queued(engine, "alice", 40)
-    uuids = [row.uuid for row in waiting(engine)]
+    uuids = [row.uuid for row in iter_waiting(engine)]
     program = f"""
 from orihon.stores import open_store
 with open_store({url!r}) as store:
@@ -153,9 +153,9 @@ def test_a_worker_that_died_before_it_began(engine, url):
         "s.lease(s.queue.reserve(['alice-0-0'])); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", program], check=False)
-    assert list(waiting(engine)) == []
+    assert list(iter_waiting(engine)) == []
     assert recover(engine) == []
-    assert [row.uuid for row in waiting(engine)] == ["alice-0-0"]
+    assert [row.uuid for row in iter_waiting(engine)] == ["alice-0-0"]
     assert engine.store.queue.reserve(["alice-0-0"]) == "alice-0-0"
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import orihon
 from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.loop import PauseAsked
+from orihon.agent.loop import PauseRequested
 from orihon.context.repair import INTERRUPTED
 from orihon.planning.history.progress import stored_progress
 from orihon.planning.schema import value_of
@@ -106,7 +106,7 @@ class Brain:
         self.windows = []
         self.forms = []
 
-    def reply(self, window, *, tell=None, **form):  # noqa: ARG002 - it does not stream
+    def reply(self, window, *, on_text=None, **form):  # noqa: ARG002 - it does not stream
         messages = window.openai()
         self.windows.append(messages)
         self.forms.append(form)
@@ -191,7 +191,7 @@ def handler(engine, brain, *, looks=None, **options):
 
     def check(_):
         if next(count) == looks:
-            raise PauseAsked("now")
+            raise PauseRequested("now")
 
     checks = () if looks is None else (check,)
     options = {"workspace": brain.world.root, **options}

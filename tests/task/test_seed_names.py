@@ -18,7 +18,7 @@ from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Loop
 from orihon.agent.models import open_model
 from orihon.agent.sources.local import Local
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import book, document
 from orihon.chat.checkpoints import attached, wish
 from orihon.chat.lines import FileLineTracker
@@ -509,9 +509,9 @@ def an_item_says_what_it_is(place):
 @ours("task_queue.get")
 def a_queued_task_is_taken_once(engine):
     uuid = queue.enqueue(engine, KEY, queue.Job(request="Fix it."))
-    assert [row.uuid for row in queue.waiting(engine)] == [uuid]
+    assert [row.uuid for row in queue.iter_waiting(engine)] == [uuid]
     task = queue.claim(engine, uuid, tools=TOOLS)
-    assert queue.job_of(engine, uuid).request == "Fix it."
+    assert queue.load_job(engine, uuid).request == "Fix it."
     assert queue.claim(engine, uuid) is None
     task.complete()
 

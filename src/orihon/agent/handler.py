@@ -14,18 +14,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orihon.agent.checks import (
+from orihon.agent.control import (
     ASSIGNED,
     COMMENTS,
-    comment_check,
-    pause_check,
-    stop_check,
-    stop_file,
-    stop_file_check,
+    make_comment_check,
+    make_pause_check,
+    make_stop_check,
+    make_stop_file_check,
+    stop_file_path,
 )
-from orihon.agent.loop import Limits, Loop, Model, PauseAsked, Step, StopAsked, Watch
+from orihon.agent.loop import Limits, Loop, Model, PauseRequested, Step, StopRequested, Watch
+from orihon.agent.progress_comment import Reporting
 from orihon.agent.prompts import prompt
-from orihon.agent.reporting import Reporting
 from orihon.agent.sources.base import Arrivals, Comment, Outcome, Source
 from orihon.context.language import language_of
 from orihon.engine import Engine
@@ -81,7 +81,7 @@ class TaskHandler:
         limits: Limits | None = None,
         planning: bool = False,
         checks: Sequence[Callable[[Task], None]] = (),
-        watch: Watch | None = None,
+        on_step: Watch | None = None,
         options: dict[str, Any] | None = None,
         summariser: Summariser | None = None,
         workspace: Path | str | None = None,
@@ -92,7 +92,7 @@ class TaskHandler:
     ) -> None:
         self.engine, self.model, self.tools, self.source = engine, model, tools, source
         self.limits = limits or Limits(calls=engine.settings.max_llm_process_num)
-        self.planning, self.checks, self.watch = planning, checks, watch
+        self.planning, self.checks, self.on_step = planning, checks, on_step
         self.options, self.summariser = options or {}, summariser
         self.workspace, self.ask_user = workspace, ask_user
         self.paused_by_file, self.paused_by_signal = paused_by_file, paused_by_signal
@@ -132,11 +132,11 @@ class TaskHandler:
     def _leave(self, task: Task, error: BaseException) -> None:
         """End the task, or let it wait, as the error says; what is none of ours is raised again."""
         match error:
-            case PauseAsked():
+            case PauseRequested():
                 task.pause(str(error))
-            case StopAsked():
+            case StopRequested():
                 task.stop(str(error))
-                stop_file(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
+                stop_file_path(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
             case LimitReached():
                 task.fail(error.message, reason=f"limit: {error.limit}")
             case ContextError() | RunError() if error.retryable:
@@ -167,23 +167,23 @@ class TaskHandler:
     def _work(self, task: Task, reporting: Reporting) -> None:
         def watch(step: Step) -> None:
             reporting.watch(step)
-            if self.watch is not None:
-                self.watch(step)
+            if self.on_step is not None:
+                self.on_step(step)
 
-        loop = Loop(task, self.model, self.tools, checks=self._checks(), limits=self.limits, watch=watch)
+        loop = Loop(task, self.model, self.tools, checks=self._checks(), limits=self.limits, on_step=watch)
         if self.planning:
             from orihon.planning.coordinator import PlanningCoordinator  # noqa: PLC0415 - only those who plan need it
 
             PlanningCoordinator(loop, self.engine, ask_user=self.ask_user, workspace=self.workspace).run()
         else:
-            loop.until_done()
+            loop.run_until_done()
 
     def _checks(self) -> list[Callable[[Task], None]]:
         settings = self.engine.settings
-        checks = [*self.checks, stop_file_check(settings.pause_resume)]
-        checks.append(pause_check(settings.pause_resume, self.paused_by_file))
+        checks = [*self.checks, make_stop_file_check(settings.pause_resume)]
+        checks.append(make_pause_check(settings.pause_resume, self.paused_by_file))
         if self.source is not None:
-            checks += [stop_check(self.source, settings.task_stop), comment_check(self.source)]
+            checks += [make_stop_check(self.source, settings.task_stop), make_comment_check(self.source)]
         return checks
 
     def _link(self, task: Task) -> None:
@@ -200,8 +200,8 @@ class TaskHandler:
 
     def _tell(self, task: Task, outcome: Outcome) -> None:
         """A label is for people: that a forge cannot be reached must not end a task."""
-        if self.watch is not None:
-            self.watch(Step(kind="note", text=outcome))
+        if self.on_step is not None:
+            self.on_step(Step(kind="note", text=outcome))
         if self.source is not None:
             tell(self.source, task.row.key, outcome)
 

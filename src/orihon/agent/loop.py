@@ -30,7 +30,7 @@ CUT = "cut"  # the note that names a reply that broke off
 class Model(Protocol):
     """Who answers. One that can hold to a form says so by `structured`, and is given it as `schema`."""
 
-    def reply(self, window: Window, *, tell: Callable[[str], None] | None = None) -> Any: ...
+    def reply(self, window: Window, *, on_text: Callable[[str], None] | None = None) -> Any: ...
 
 
 class Tools(Protocol):
@@ -39,11 +39,11 @@ class Tools(Protocol):
     def run(self, call: PendingCall) -> Any: ...
 
 
-class PauseAsked(Exception):
+class PauseRequested(Exception):
     """Somebody wants the task to wait."""
 
 
-class StopAsked(Exception):
+class StopRequested(Exception):
     """Somebody does not want it done any more."""
 
 
@@ -86,12 +86,12 @@ class Loop:
         *,
         checks: Sequence[Callable[[Task], None]] = (),
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
-        watch: Watch | None = None,
+        on_step: Watch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.task, self.model, self.tools = task, model, tools
         self.checks, self.limits = checks, limits
-        self.watch: Watch = watch or (lambda _: None)
+        self.on_step: Watch = on_step or (lambda _: None)
         self._clock, self._began = clock, clock()
         self._failures: dict[str, int] = {}
         self._silent = 0
@@ -104,14 +104,14 @@ class Loop:
 
         What was said before with the same key is not said again, and what was answered is not asked again.
         """
-        return self.go_on(self.task.add("user", text, key=key), schema=schema)
+        return self.continue_from(self.task.add("user", text, key=key), schema=schema)
 
-    def go_on(self, seq: int, *, schema: dict[str, Any] | None = None) -> str:
+    def continue_from(self, seq: int, *, schema: dict[str, Any] | None = None) -> str:
         """The model's last words about something that was said before."""
         answer = self._answer_to(seq)
-        return answer if answer is not None else self.until_done(schema=schema)
+        return answer if answer is not None else self.run_until_done(schema=schema)
 
-    def until_done(self, *, schema: dict[str, Any] | None = None) -> str:
+    def run_until_done(self, *, schema: dict[str, Any] | None = None) -> str:
         """Go on until the model has nothing more to ask for; its last words."""
         said = ""
         self._run_pending()  # what was asked for before a pause
@@ -123,22 +123,22 @@ class Loop:
 
     def turn(self, *, schema: dict[str, Any] | None = None) -> Message:
         """One window, one reply, and the tools that it asks for."""
-        self.look()
+        self.check()
         message = self._reply(schema)
         self._watch_for_silence(message)
         self._watch_for_halves(message)
         self._run_pending()
         return message
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Whether to go on: asked before every turn, and wherever a long piece of work could be left."""
         for check in self.checks:
             check(self.task)
         self._check_limits()
 
-    def note(self, text: str) -> None:
+    def announce(self, text: str) -> None:
         """Tell whoever watches."""
-        self.watch(Step(kind="note", text=self.task.sanitiser.text(text)))
+        self.on_step(Step(kind="note", text=self.task.sanitiser.text(text)))
 
     def _answer_to(self, seq: int) -> str | None:
         """What the model answered to a message, in an earlier sitting; None when it has still to."""
@@ -157,7 +157,7 @@ class Loop:
             window = self.task.window()
             self._report(window)
             try:
-                reply = self.model.reply(window, tell=self._tell, **form)
+                reply = self.model.reply(window, on_text=self._tell, **form)
             except ContextOverflow:
                 self.task.shrink_budget()  # it says when there is nothing left to fold
                 continue
@@ -165,15 +165,15 @@ class Loop:
             if self._is_cut:  # before it is stored, so that a crash cannot make an answer of it
                 self.task.event("note", **{CUT: self.task.history.last + 1})
             message = self.task.history.one(self.task.add_reply(reply))
-            self._spent = self.cost + (cost(message.usage, self.limits) if message.usage else 0.0)
+            self._spent = self.cost + (compute_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
 
     def _run(self, call: PendingCall) -> None:
         shown = self.task.sanitiser.text  # whoever watches may cut it, print it or send it on
-        self.watch(Step(kind="call", text=f"{shown(call.name)} {self.task.sanitiser.arguments(call.text)}"))
+        self.on_step(Step(kind="call", text=f"{shown(call.name)} {self.task.sanitiser.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
-        self.watch(Step(kind="result", text=shown(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
+        self.on_step(Step(kind="result", text=shown(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
         failures = self._failures.get(call.name, 0) + 1 if run.is_error else 0
         self._failures[call.name] = failures
         if failures >= MAX_FAILURES:
@@ -225,12 +225,12 @@ class Loop:
         """What the replies of the task cost so far, by the prices that were given; earlier sittings are read once."""
         if self._spent is None:
             messages = self.task.lease.store.read(self.task.uuid, Message)
-            self._spent = sum(cost(message.usage, self.limits) for message in messages if message.usage)
+            self._spent = sum(compute_cost(message.usage, self.limits) for message in messages if message.usage)
         return self._spent
 
     def _report(self, window: Window) -> None:
         turn, report = self.task.row.llm_call_count + 1, window.report
-        self.watch(
+        self.on_step(
             Step(
                 kind="turn",
                 turn=turn,
@@ -246,10 +246,10 @@ class Loop:
             self.task.log.debug("Context stats: %d messages, ~%d tokens", stats, report.tokens)
 
     def _tell(self, text: str) -> None:
-        self.watch(Step(kind="text", text=text))
+        self.on_step(Step(kind="text", text=text))
 
 
-def cost(usage: Usage, limits: Limits) -> float:
+def compute_cost(usage: Usage, limits: Limits) -> float:
     """What a usage costs by these prices."""
     spent = usage.input_tokens * limits.input_price + usage.output_tokens * limits.output_price
     return spent / 1_000_000

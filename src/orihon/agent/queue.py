@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.agent.checks import DRAINED, asked_to_pause
+from orihon.agent.control import DRAINED, find_pause_file
 from orihon.agent.sources.base import Source
 from orihon.agent.tools.approval import Approve
 from orihon.engine import Engine
@@ -70,7 +70,7 @@ def enqueue(
     return task.uuid
 
 
-def is_known(engine: Engine, key: TaskKey) -> bool:
+def has_open_task(engine: Engine, key: TaskKey) -> bool:
     """Whether a visible task on the same thing waits, runs or is paused."""
     known = str(engine.store.sanitiser.key(key))
     return any(True for _ in engine.rows(Query(status=("pending", "running", "paused"), key=known, limit=1)))
@@ -81,12 +81,12 @@ def _is_at_work(engine: Engine, key: str, *, but: str) -> bool:
     return any(row.uuid != but for row in engine.store.find(Query(status=("running",), key=key)))
 
 
-def fetch(engine: Engine, source: Source, job: Job) -> list[str]:
+def enqueue_new_items(engine: Engine, source: Source, job: Job) -> list[str]:
     """Queue what a source has to do, but nothing twice; the ids of the new tasks."""
     made = []
     try:
         for item in source.find():
-            if not is_known(engine, item.key):
+            if not has_open_task(engine, item.key):
                 local = msgspec.structs.replace(job, file=item.url) if item.key.task_source == "local" else job
                 made.append(enqueue(engine, item.key, local, user=source.user_of(item) or None))
     except SourceError as error:
@@ -94,7 +94,7 @@ def fetch(engine: Engine, source: Source, job: Job) -> list[str]:
     return made
 
 
-def job_of(engine: Engine, uuid: str) -> Job | None:
+def load_job(engine: Engine, uuid: str) -> Job | None:
     """What a task is about; None if nobody noted it."""
     store, uuid = engine.store, engine.row(uuid).uuid
     notes = load_view(store, uuid, last_number(store, uuid, Event)).state.notes
@@ -104,7 +104,7 @@ def job_of(engine: Engine, uuid: str) -> Job | None:
         return None
 
 
-def waiting(engine: Engine) -> Iterator[TaskRow]:
+def iter_waiting(engine: Engine) -> Iterator[TaskRow]:
     """Tasks that can be taken, the most urgent first, users in turn; none whose key is at work.
 
     Among equally urgent ones it is the turn of whoever has least at work, so that a thousand tasks of one user do not
@@ -118,7 +118,7 @@ def waiting(engine: Engine) -> Iterator[TaskRow]:
     paused = (row for row in store.find(Query(status=("paused",))) if _is_due(row, settings.paused_task_expiry_days))
     rows = sorted((*paused, *store.queue.waiting()), key=lambda row: (-row.priority, row.created_at, row.uuid))
     for row in _in_turn(rows, Counter(row.user for row in running)):
-        if engine.user in {None, row.user} and row.task_key not in busy and asked_to_pause(settings, row.uuid) is None:
+        if engine.user in {None, row.user} and row.task_key not in busy and find_pause_file(settings, row.uuid) is None:
             busy.add(row.task_key)
             yield row
 
@@ -134,12 +134,12 @@ def _in_turn(rows: list[TaskRow], at_work: Counter[str | None]) -> list[TaskRow]
 def _is_due(row: TaskRow, expiry_days: int) -> bool:
     """Whether a paused task is to be taken up again by itself."""
     reason, paused_at = row.reason or "", row.updated_at or row.created_at
-    if paused_at < _ago(days=expiry_days) or not is_taken_up(reason):
+    if paused_at < _ago(days=expiry_days) or not is_resumed_by_workers(reason):
         return False
     return not reason.startswith(FAILED) or paused_at < _ago(seconds=AGAIN_SECONDS)
 
 
-def is_taken_up(reason: str | None) -> bool:
+def is_resumed_by_workers(reason: str | None) -> bool:
     """Whether workers take up again what was paused for this reason."""
     return reason in {DRAINED, BY_FILE} or (reason or "").startswith(FAILED)
 
@@ -160,12 +160,12 @@ def claim(engine: Engine, uuid: str, **options: Any) -> Task | None:
     except (LeaseHeld, NotFound, Conflict):
         return None
     if _is_at_work(engine, task.row.task_key, but=uuid):
-        give_back(task, before)  # two took two tasks with one key at the same moment: both try again later
+        return_to_queue(task, before)  # two took two tasks with one key at the same moment: both try again later
         return None
     return task
 
 
-def stop(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
+def stop_idle_task(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
     """End a task that nobody works on; None when somebody does."""
     uuid = engine.row(uuid).uuid
     try:
@@ -181,20 +181,20 @@ def stop(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
         return None
 
 
-def give_back(task: Task, before: TaskRow) -> None:
+def return_to_queue(task: Task, before: TaskRow) -> None:
     """Put a task back into the queue, as it was."""
     task.update(status=before.status, reason=before.reason, activity="")
     task.lease.close()
 
 
-class Recovered(msgspec.Struct, frozen=True):
+class RecoveredTask(msgspec.Struct, frozen=True):
     """What became of a task whose process died."""
 
     row: TaskRow
     job: Job | None
 
 
-def recover(engine: Engine, user: str | None = None) -> list[Recovered]:
+def recover(engine: Engine, user: str | None = None) -> list[RecoveredTask]:
     """Tasks whose process died: an ending that was begun is finished, a queued one goes back or fails.
 
     One that nobody queued has failed as interrupted: whoever started it can resume it. With a `user`, only his.
@@ -207,9 +207,9 @@ def recover(engine: Engine, user: str | None = None) -> list[Recovered]:
             with engine.store.lease(row.uuid) as lease:
                 task = engine.taken(lease)
                 if task.row.status == "running":
-                    job = job_of(engine, row.uuid)
+                    job = load_job(engine, row.uuid)
                     _settle(task, job)
-                    found.append(Recovered(task.row, job))
+                    found.append(RecoveredTask(task.row, job))
         except (LeaseHeld, NotFound):
             continue
         except StoreError as error:

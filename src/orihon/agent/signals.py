@@ -14,16 +14,16 @@ from typing import Any
 Handler = Callable[[int, Any], object]
 
 
-def handle(handler: Handler, *numbers: signal.Signals) -> dict[signal.Signals, Any]:
+def install_handler(handler: Handler, *numbers: signal.Signals) -> dict[signal.Signals, Any]:
     """Install a handler for those of the signals that are not ignored; the handlers that were there before."""
     heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in heard}
 
 
 @contextmanager
-def handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
+def temporary_handler(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
     """The same for the length of a block."""
-    before = handle(handler, *numbers)
+    before = install_handler(handler, *numbers)
     try:
         yield
     finally:

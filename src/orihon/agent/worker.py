@@ -22,7 +22,7 @@ from typing import Any
 
 from orihon import codec
 from orihon.agent import queue
-from orihon.agent.signals import handled
+from orihon.agent.signals import temporary_handler
 from orihon.engine import Engine
 from orihon.errors import StoreError
 from orihon.stores.files import create_file
@@ -49,7 +49,7 @@ class Worker:
         jobs: int = 1,
         health: Path | None = None,
         find: Callable[[], object] | None = None,
-        recovered: Callable[[queue.Recovered], object] | None = None,
+        recovered: Callable[[queue.RecoveredTask], object] | None = None,
         idle: Callable[[], object] | None = None,
         poll_seconds: float = POLL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
@@ -117,7 +117,7 @@ class Worker:
 
     def _start_some(self) -> bool:
         """A child for each task that there is room for; whether anything waits."""
-        rows = list(queue.waiting(self.engine))
+        rows = list(queue.iter_waiting(self.engine))
         now = time.monotonic()
         free = [row for row in rows if row.uuid not in self.children and self._starts.get(row.uuid, (0, 0.0))[1] <= now]
         while free and len(self.children) < self.jobs:
@@ -169,5 +169,5 @@ class Worker:
         def ask(*_: Any) -> None:
             self.asked += 1
 
-        with handled(ask, signal.SIGTERM, signal.SIGINT):
+        with temporary_handler(ask, signal.SIGTERM, signal.SIGINT):
             yield

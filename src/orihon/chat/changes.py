@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from orihon.agent.tools.differences import Difference
+from orihon.agent.tools.diff import Difference
 from orihon.context.sticky import shown_path
 
 TOLD_CHARS = 8000  # of all that the agent is told at once

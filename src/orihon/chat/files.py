@@ -2,7 +2,7 @@
 
 files = Files(conversation, toolbox, settings)
 files.begin()
-Loop(task, model, toolbox, checks=(files.before_reply,)).until_done()
+Loop(task, model, toolbox, checks=(files.before_reply,)).run_until_done()
 files.after_turn("what the person said")
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat.changes import told
 from orihon.chat.checkpoints import Checkpoints, attached
 from orihon.chat.conversation import Conversation
@@ -34,7 +34,7 @@ class Files:
 
     def begin(self) -> None:
         """Watch the tools, and take up where the last sitting left off."""
-        self.tools.watch = self.lines.watch
+        self.tools.on_event = self.lines.watch
         load(self.task, self.lines)
         self.open_checkpoints()
         if not self.conversation.turn and not self.sticky.declared:

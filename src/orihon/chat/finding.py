@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from orihon.agent.tools.globs import GlobError, pattern_of
-from orihon.agent.tools.listing import files
-from orihon.agent.tools.workspace import Workspace, said
+from orihon.agent.tools.globs import GlobError, compile_glob
+from orihon.agent.tools.list_files import iter_files
+from orihon.agent.tools.workspace import Workspace, make_tool_error
 from orihon.errors import ToolError, UsageError
 
 JUST_NOW_NS = 100_000_000  # a file so young may change again and look the same
@@ -41,7 +41,7 @@ class Opened(NamedTuple):
             with os.fdopen(os.dup(self.fd), "rb") as file:
                 data = file.read(max_bytes + 1)
         except OSError as error:
-            raise said(error, self.path) from error
+            raise make_tool_error(error, self.path) from error
         if len(data) > max_bytes:
             raise ToolError(f"has more than {max_bytes:,} bytes, which cannot fit")
         return data
@@ -51,10 +51,10 @@ def entry_of(given: str, workspace: Workspace) -> str:
     """What a person wrote, as it is kept: from the workspace on, or the whole path of a file outside of it."""
     path = _at_home(given.strip())
     try:
-        names = workspace.parts("." if path == "/" else path.lstrip("/"))  # what cannot be a path at all
+        names = workspace.split_path("." if path == "/" else path.lstrip("/"))  # what cannot be a path at all
         if path.startswith("/"):
             try:
-                names = workspace.parts(path)
+                names = workspace.split_path(path)
             except ToolError:
                 return "/" + "/".join(names)
     except ToolError as error:
@@ -76,8 +76,8 @@ def paths_of(entry: str, workspace: Workspace, environ: Mapping[str, str]) -> li
     if entry.startswith("/"):
         return [entry] if os.path.lexists(entry) else []
     try:
-        with workspace.place(entry) as place:
-            mode = os.stat(place.name or ".", dir_fd=place.within, follow_symlinks=False).st_mode
+        with workspace.locate(entry) as place:
+            mode = os.stat(place.name or ".", dir_fd=place.dir_fd, follow_symlinks=False).st_mode
     except (ToolError, FileNotFoundError):
         return _fitting(entry, workspace, environ)
     except OSError:
@@ -91,11 +91,11 @@ def _fitting(entry: str, workspace: Workspace, environ: Mapping[str, str]) -> li
     if found is None:
         return [entry] if _is_there(entry, workspace) else []
     try:
-        fits = pattern_of(entry)
+        pattern = compile_glob(entry)
         names = _below(entry[: found.start()].rpartition("/")[0] or ".", workspace, environ)
     except (GlobError, ToolError):
         return []
-    return [name for name in names if fits.fits(name)]
+    return [name for name in names if pattern.matches(name)]
 
 
 def _is_there(entry: str, workspace: Workspace) -> bool:
@@ -104,8 +104,8 @@ def _is_there(entry: str, workspace: Workspace) -> bool:
 
 
 def _below(directory: str, workspace: Workspace, environ: Mapping[str, str]) -> list[str]:
-    with workspace.directory(directory) as (fd, where):
-        return sorted(files(workspace, where, fd, environ))
+    with workspace.open_directory(directory) as (fd, where):
+        return sorted(iter_files(workspace, where, fd, environ))
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def opened(path: str, workspace: Workspace) -> Iterator[Opened]:
         with _opened_outside(path) as fd:
             yield _known(path, fd)
     else:
-        with workspace.file(path) as (fd, place):
+        with workspace.open_file(path) as (fd, place):
             yield _known(place.path, fd)
 
 
@@ -124,7 +124,7 @@ def _opened_outside(path: str) -> Iterator[int]:
     try:
         fd = os.open(path, _OUTSIDE)
     except OSError as error:
-        raise said(error, path) from error
+        raise make_tool_error(error, path) from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ToolError(f"{path} is not a regular file.")

@@ -8,7 +8,7 @@ The contents themselves are kept in memory up to a bound. Beyond it, and after a
 which checkpoints can answer. Where nobody knows, the agent is told that the file has changed, without the difference.
 
     tracker = FileLineTracker(workspace)
-    with Toolbox(place, watch=tracker.watch) as box: …
+    with Toolbox(place, on_event=tracker.watch) as box: …
     text = told(tracker.changed(), "en")  # for the agent, before its next turn
     save(task, tracker)  # and after a resume: load(task, tracker)
 """
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from orihon.agent.tools.differences import Difference, difference, line_count
-from orihon.agent.tools.watching import MAX_BYTES, Ran, Seen
+from orihon.agent.tools.diff import Difference, compute_diff, count_lines
+from orihon.agent.tools.events import MAX_BYTES, FileSeen, ProgramRan
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat.changes import By, Changed
 from orihon.chat.finding import opened
@@ -92,9 +92,9 @@ class FileLineTracker:
 
     # what the agent does
 
-    def watch(self, heard: Seen | Ran) -> None:
+    def watch(self, heard: FileSeen | ProgramRan) -> None:
         """What a `Toolbox` tells those who watch it."""
-        if isinstance(heard, Ran):
+        if isinstance(heard, ProgramRan):
             self.look("agent" if heard.is_over else "user")
         elif heard.wrote:
             self.wrote(heard.path, heard.before, heard.content)
@@ -112,17 +112,17 @@ class FileLineTracker:
         """The agent has written a file; `before` is None for one that it has made."""
         with self._lock:
             known = self._files.get(path)
-            previous = known.lines_after_write if known and not known.is_first_write else line_count(before or b"")
+            previous = known.lines_after_write if known and not known.is_first_write else count_lines(before or b"")
             self._notice(path, before, "user")
             if path in self._found:
                 self._untold[path] = self._found[path].changed
-            made = difference(before or b"", after)
+            made = compute_diff(before or b"", after)
             entry = self._files.get(path, FileLines())
             self._files[path] = msgspec.structs.replace(
                 entry,
                 lines_at_previous_write=previous,
-                lines_before_write=line_count(before or b""),
-                lines_after_write=line_count(after),
+                lines_before_write=count_lines(before or b""),
+                lines_after_write=count_lines(after),
                 lines_added_by_agent=entry.lines_added_by_agent + made.added,
                 lines_removed_by_agent=entry.lines_removed_by_agent + made.removed,
                 is_first_write=False,
@@ -178,7 +178,7 @@ class FileLineTracker:
 
     def _count(self, path: str, entry: FileLines, made: Difference | None, data: bytes, by: By) -> None:
         """Whose lines came and went; where one version is not known, as far as the lengths say."""
-        lines = line_count(data)
+        lines = count_lines(data)
         added = made.added if made else max(0, lines - entry.lines)
         removed = made.removed if made else max(0, entry.lines - lines)
         counts = {f"lines_added_by_{by}": added, f"lines_removed_by_{by}": removed}
@@ -187,7 +187,7 @@ class FileLineTracker:
 
     def _know(self, path: str, data: bytes) -> None:
         entry = self._files.get(path, FileLines())
-        self._files[path] = msgspec.structs.replace(entry, sha256=_hash(data), lines=line_count(data))
+        self._files[path] = msgspec.structs.replace(entry, sha256=_hash(data), lines=count_lines(data))
         self._files.move_to_end(path)
         self._forget(path)
         self._contents.keep(_hash(data), data)
@@ -201,7 +201,7 @@ class FileLineTracker:
 
     def _difference(self, path: str, sha256: str, data: bytes | None) -> Difference | None:
         before = self._content(path, sha256)
-        return None if before is None or data is None else difference(before, data)
+        return None if before is None or data is None else compute_diff(before, data)
 
     def _content(self, path: str, sha256: str) -> bytes | None:
         if sha256 == GONE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from orihon.agent.users import get
+from orihon.agent.user_settings import fetch_bounded
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError
 from orihon.settings.schema import Provider, Settings
@@ -60,5 +60,5 @@ def length_in(answer: Any, model: str) -> int | None:
 def _told(section: Provider, model: str) -> int | None:
     key = section.api_key
     headers = {"Authorization": f"Bearer {key.reveal()}"} if isinstance(key, Secret) else {}
-    status, body = get(f"{section.base_url.rstrip('/')}/models", headers, SECONDS, who="The server")
+    status, body = fetch_bounded(f"{section.base_url.rstrip('/')}/models", headers, SECONDS, who="The server")
     return length_in(decode_json(body), model) if status == OK else None

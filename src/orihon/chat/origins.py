@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from orihon.agent.tools.box import OWN, Toolbox
+from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.task.config import name_of
 
@@ -23,6 +23,6 @@ def by_origin(schemas: Iterable[Schema], box: Toolbox | None = None) -> dict[Ori
 
 def _origin(schema: Schema, box: Toolbox | None) -> Origin:
     name = name_of(schema)
-    if schema in (UNFOLD, RECALL) or (box is not None and name in OWN):
+    if schema in (UNFOLD, RECALL) or (box is not None and name in BUILTIN_TOOLS):
         return "builtin"
     return "mcp" if box is not None and box.servers.has(name) else "custom"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from orihon.agent.tools.workspace import Workspace, short
+from orihon.agent.tools.workspace import Workspace, shorten_path
 from orihon.chat.finding import Opened, opened
 from orihon.context.sticky import StickyFile, shown_path
 from orihon.errors import ToolError
@@ -101,4 +101,4 @@ class Look:
 
 def _drawn(path: str) -> str:
     """A path that every terminal can show in one line."""
-    return short(shown_path(path))
+    return shorten_path(shown_path(path))

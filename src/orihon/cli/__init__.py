@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from orihon.agent.signals import handle
+from orihon.agent.signals import install_handler
 from orihon.cli.output import LogLines, guard_streams, say_error, say_traceback
 from orihon.errors import OrihonError
 
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     guard_streams()
-    handle(leave, signal.SIGTERM)
+    install_handler(leave, signal.SIGTERM)
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:

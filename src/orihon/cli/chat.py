@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orihon.agent.queue import Job
-from orihon.agent.signals import handle
+from orihon.agent.signals import install_handler
 from orihon.chat import book
 from orihon.chat.terminal import typed
 from orihon.chat.terminal.completion import offered
@@ -96,7 +96,7 @@ def _sit(engine: Engine, made: Job, words: Words, *, is_plain: bool, **wished: A
     from orihon.chat.terminal.opening import begun, resumed  # noqa: PLC0415 - --list needs no agent
     from orihon.chat.terminal.sitting import warnings_shown  # noqa: PLC0415
 
-    handle(leave, signal.SIGHUP)
+    install_handler(leave, signal.SIGHUP)
     is_plain = is_plain or not (sys.stdin.isatty() and sys.stdout.isatty())
     face = Plain(words) if is_plain else _screen(words, Path(made.workspace))
     open_it = begun if "name" in wished else resumed

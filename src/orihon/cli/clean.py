@@ -17,7 +17,7 @@ from orihon.ops.tally import Tally, counted
 from orihon.settings.load import load
 
 if TYPE_CHECKING:
-    from orihon.agent.queue import Recovered
+    from orihon.agent.queue import RecoveredTask
 
 
 @click.command()
@@ -59,8 +59,8 @@ def clean(
         def tell(tally: Tally) -> None:
             progress.show(f"{counted(tally.tasks, 'task')} cleaned")
 
-        def heard(one: Recovered) -> None:
-            from orihon.agent.setup import announce  # noqa: PLC0415 - seldom needed, and large
+        def heard(one: RecoveredTask) -> None:
+            from orihon.agent.run_setup import announce  # noqa: PLC0415 - seldom needed, and large
 
             announce(settings, one)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.context.repair import INTERRUPTED
 from orihon.engine import open_engine
 from orihon.errors import Conflict, NotFound

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from orihon.agent import queue
-from orihon.agent.setup import opened_source, targets_of
+from orihon.agent.run_setup import open_task_source
+from orihon.agent.targets import parse_targets
 from orihon.cli.jobs import job, job_options
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
@@ -35,10 +36,10 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
     gate = Gate(settings, shared(options["store"], settings), through="enqueue")
     owner = gate.user_of(options["user"])
     with gate.engine() as engine:
-        for target in targets_of(what, settings):
+        for target in parse_targets(what, settings):
             made = job(options, request=target.request, file=target.file, approve="edits")
             user = owner
-            source = opened_source(target.key, made, settings)
+            source = open_task_source(target.key, made, settings)
             if source is not None:
                 try:
                     user = user or source.user_of(source.get(target.key)) or None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from orihon.agent.loop import Step
-from orihon.agent.tools.approval import visible
+from orihon.agent.tools.approval import escape_question
 from orihon.cli.output import say, say_line
 from orihon.cli.progress import Progress
 
@@ -51,7 +51,7 @@ class Live(Progress):
 
     def ask_user(self, questions: Sequence[str]) -> str | None:
         """Questions of the model's; None when there is no answer."""
-        return self._answer("\n".join([*map(visible, questions), "> "])) or None
+        return self._answer("\n".join([*map(escape_question, questions), "> "])) or None
 
     @property
     def can_ask(self) -> bool:
@@ -81,5 +81,5 @@ def _turn(step: Step) -> str:
 
 
 def _line(text: str) -> str:
-    shown = " ".join(visible(text).split())
+    shown = " ".join(escape_question(text).split())
     return shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 
 import click
 
-from orihon.agent.setup import announce
-from orihon.agent.signals import handled
+from orihon.agent.run_setup import announce
+from orihon.agent.signals import temporary_handler
 from orihon.cli.options import json_option, language_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import duration, language, moment
@@ -90,7 +90,7 @@ def _again_and_again(once_more: Callable[[], Report], stop: threading.Event, sec
 def _until_asked() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
-    with handled(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT):
+    with temporary_handler(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT):
         yield stop
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from orihon.agent.checks import signal_files, write_signal
+from orihon.agent.control import pause_files, write_signal_file
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.errors import SettingsError, UsageError
@@ -32,7 +32,7 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_json
     orihon pause --all
     """
     for path in files(uuids, store, everybody=everybody, through="pause"):
-        write_signal(path)
+        write_signal_file(path)
         if as_json:
             say_json(file_object(path))
         else:
@@ -62,4 +62,4 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through
         for uuid in uuids:
             row = desk.row(uuid)
             desk.looked("task", read=["row"], uuid=row.uuid)
-            yield signal_files(settings.pause_resume, row.uuid)[1]
+            yield pause_files(settings.pause_resume, row.uuid)[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from orihon.agent.checks import signal_files
+from orihon.agent.control import pause_files
 from orihon.cli.jobs import job_options
 from orihon.cli.options import uuid_argument
 from orihon.cli.run import run
@@ -33,6 +33,6 @@ def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: An
     with opened_desk(settings, options["store"], through="resume") as desk:
         found = desk.row(uuid).uuid
         desk.looked("task", read=["row"], uuid=found)
-    for path in signal_files(settings.pause_resume, found)[1:]:
+    for path in pause_files(settings.pause_resume, found)[1:]:
         path.unlink(missing_ok=True)
     context.invoke(run, what=None, uuid=found, as_json=as_json, **options)

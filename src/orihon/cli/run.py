@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from orihon.agent import queue
-from orihon.agent.setup import Setup, resume, target_of
+from orihon.agent.run_setup import RunSetup, resume_run
+from orihon.agent.targets import parse_target
 from orihon.cli.jobs import given, job, job_options
 from orihon.cli.live import Live
 from orihon.cli.output import say, say_error, say_json
@@ -70,23 +71,25 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
 
 
 def _started(engine: Engine, what: str, uuid: str, options: dict[str, Any], live: Live) -> TaskRow:
-    target = target_of(what, engine.settings)
+    target = parse_target(what, engine.settings)
     made = job(options, request=target.request, file=target.file)
-    with Setup(engine, target.key, made, user=options["user"], uuid=uuid, watch=live.watch, **_asking(live)) as setup:
-        work = setup.work()
+    with RunSetup(
+        engine, target.key, made, user=options["user"], uuid=uuid, on_step=live.watch, **_asking(live)
+    ) as setup:
+        work = setup.load_work()
         if work.user == options["user"]:
             return setup.handler.handle(work)
     # the settings are those of whoever asked for it
-    with Setup(engine, target.key, made, user=work.user, uuid=uuid, watch=live.watch, **_asking(live)) as setup:
+    with RunSetup(engine, target.key, made, user=work.user, uuid=uuid, on_step=live.watch, **_asking(live)) as setup:
         return setup.handler.handle(work)
 
 
 def _resumed(engine: Engine, row: TaskRow, options: dict[str, Any], live: Live) -> TaskRow:
     check_resume(row)  # before a model and its key are asked for
-    stored = queue.job_of(engine, row.uuid) or job(options)
+    stored = queue.load_job(engine, row.uuid) or job(options)
     changed = msgspec.structs.replace(stored, queued=False, **given(options))
-    with Setup(engine, row.key, changed, user=row.user, watch=live.watch, **_asking(live)) as setup:
-        return resume(setup, row)
+    with RunSetup(engine, row.key, changed, user=row.user, on_step=live.watch, **_asking(live)) as setup:
+        return resume_run(setup, row)
 
 
 def _asking(live: Live) -> dict[str, Any]:

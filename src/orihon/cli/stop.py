@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from orihon.agent.checks import stop_file, write_signal
-from orihon.agent.queue import job_of
-from orihon.agent.queue import stop as stop_task
-from orihon.agent.setup import mark
+from orihon.agent.control import stop_file_path, write_signal_file
+from orihon.agent.queue import load_job
+from orihon.agent.queue import stop_idle_task as stop_task
+from orihon.agent.run_setup import mark_task
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.engine import Engine
@@ -40,8 +40,8 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
             stopped = stop_task(engine, row.uuid, reason)
             if stopped is None:
                 _ask(engine, row, reason)
-            elif (job := job_of(engine, row.uuid)) is not None:
-                mark(settings, stopped, job)
+            elif (job := load_job(engine, row.uuid)) is not None:
+                mark_task(settings, stopped, job)
             _print(stopped or row, asked=stopped is None, as_json=as_json)
 
 
@@ -51,7 +51,7 @@ def _ask(engine: Engine, row: TaskRow, reason: str) -> None:
         raise SettingsError(
             "`pause_resume.enabled` is off, so a task that runs cannot be told.", path="pause_resume.enabled"
         )
-    write_signal(stop_file(settings, row.uuid), engine.store.sanitiser.text(reason))
+    write_signal_file(stop_file_path(settings, row.uuid), engine.store.sanitiser.text(reason))
 
 
 def _print(row: TaskRow, *, asked: bool, as_json: bool) -> None:

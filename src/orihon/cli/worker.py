@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 import click
 
 from orihon.agent import queue
-from orihon.agent.checks import Drain
-from orihon.agent.setup import announce, run_queued
+from orihon.agent.control import Drain
+from orihon.agent.run_setup import announce, run_queued
 from orihon.agent.sources import Source, open_source
 from orihon.agent.worker import TAKEN, Worker
 from orihon.cli import show_log
@@ -128,4 +128,4 @@ def _source(place: str, settings: Settings) -> Source:
 
 def _finder(engine: Engine, source: Source, options: dict[str, Any]) -> Any:
     made = job(options, approve="edits")
-    return lambda: queue.fetch(engine, source, made)
+    return lambda: queue.enqueue_new_items(engine, source, made)

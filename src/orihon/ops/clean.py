@@ -29,7 +29,7 @@ from orihon.stores.base import Query
 from orihon.task.lifecycle import ENDED
 
 if TYPE_CHECKING:
-    from orihon.agent.queue import Recovered
+    from orihon.agent.queue import RecoveredTask
 
 Action = Literal["deleted", "reduced", "compressed"]
 
@@ -119,7 +119,7 @@ def clean(
     older_than: int | None = None,
     emergency: bool = False,
     now: datetime | None = None,
-    recovered: Callable[[Recovered], object] | None = None,
+    recovered: Callable[[RecoveredTask], object] | None = None,
     tell: Callable[[Tally], None] | None = None,
 ) -> Cleaned:
     """Do it, for the tasks that this person may see; a task that cannot be cleaned does not stop the rest."""
@@ -186,7 +186,9 @@ def _act(desk: Desk, row: TaskRow, action: Action, cleaned: Cleaned) -> None:
         cleaned.freed_bytes += max(0, before - after)
 
 
-def _recovered(desk: Desk, settings: Settings, user: str | None, heard: Callable[[Recovered], object] | None) -> int:
+def _recovered(
+    desk: Desk, settings: Settings, user: str | None, heard: Callable[[RecoveredTask], object] | None
+) -> int:
     from orihon.agent.queue import recover  # noqa: PLC0415 - a dry run need not load them
     from orihon.engine import Engine  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import msgspec
 
 from orihon.agent.models import open_model
-from orihon.agent.users import settings_for
+from orihon.agent.user_settings import settings_for
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld
 from orihon.ops.access import Desk

@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from orihon.agent.queue import Recovered, recover
+from orihon.agent.queue import RecoveredTask, recover
 from orihon.engine import Engine
 from orihon.ops.access import Desk
 from orihon.ops.tally import counted
@@ -69,7 +69,7 @@ def look(
     settings: Settings,
     *,
     now: datetime | None = None,
-    recovered: Callable[[Recovered], object] | None = None,
+    recovered: Callable[[RecoveredTask], object] | None = None,
 ) -> Report:
     """Settle what died, and look at the rest. Only an administrator may."""
     desk.require_admin("watch a store")

@@ -90,7 +90,7 @@ def take_in(portable: Portable, target: Store, *, tell: Callable[[Tally], None] 
     compared, and what is new is added.
     """
     (row,) = portable.find()
-    if row.status in {"running", "pending"} or (row.status == "paused" and queue.is_taken_up(row.reason)):
+    if row.status in {"running", "pending"} or (row.status == "paused" and queue.is_resumed_by_workers(row.reason)):
         row = msgspec.structs.replace(row, status="paused", activity="", reason=None)
     is_new = row_if_there(target, row.uuid) is None
     try:

@@ -58,7 +58,7 @@ class PlanningCoordinator(Notebook):
             "mending": self._mend,
         }
         while self.progress.phase != "done":
-            self.loop.look()
+            self.loop.check()
             phases[self.progress.phase]()
 
     # what earlier runs give

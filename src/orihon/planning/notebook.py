@@ -39,11 +39,11 @@ class Loop(Protocol):
 
     def ask(self, text: str, *, key: str | None = None, schema: dict[str, Any] | None = None) -> str: ...
 
-    def go_on(self, seq: int, *, schema: dict[str, Any] | None = None) -> str: ...
+    def continue_from(self, seq: int, *, schema: dict[str, Any] | None = None) -> str: ...
 
-    def look(self) -> None: ...
+    def check(self) -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def announce(self, text: str) -> None: ...
 
 
 class Notebook:
@@ -106,7 +106,7 @@ class Notebook:
         self._asked += 1
         key = KEY.format(self._asked)
         if key in self._said:  # before it was cut off
-            return self.loop.go_on(self._said[key], schema=schema)
+            return self.loop.continue_from(self._said[key], schema=schema)
         return self.loop.ask(text, key=key, schema=schema)
 
     def answer(self, kind: type[V], prompt: str) -> V:
@@ -135,7 +135,7 @@ class Notebook:
         if warning:
             self.task.log.warning("%s", text)
         if text:
-            self.loop.note(text)
+            self.loop.announce(text)
 
 
 def _revision(text: str) -> Revision | None:

@@ -67,7 +67,7 @@ def test_a_streamed_reply_is_what_the_api_gives_without_streaming(bench, task):
     """Text, calls and usage, in the shape that a task takes; the pieces are told as they come."""
     bench.server.acts = [says("I look at it.", READ, ("run_tests", "{}"), usage=(120, 30))]
     told = []
-    reply = bench.model().reply(task.window(), tell=told.append)
+    reply = bench.model().reply(task.window(), on_text=told.append)
     check_request(bench.provider, bench.server.bodies[0])
     assert "".join(told) == "I look at it."
     assert len(told) > 1
@@ -87,7 +87,7 @@ def test_a_server_that_does_not_stream_is_understood(bench, task):
     """Its reply is the same message."""
     bench.server.acts = [answers_whole("I look.", READ), says("I look.", READ)]
     model, told = bench.model(), []
-    whole, streamed = (reply_of(model.reply(task.window(), tell=told.append)) for _ in range(2))
+    whole, streamed = (reply_of(model.reply(task.window(), on_text=told.append)) for _ in range(2))
     assert (whole.text, whole.tool_calls, whole.usage) == (streamed.text, streamed.tool_calls, streamed.usage)
     assert "".join(told) == "I look.I look."
 
@@ -252,7 +252,7 @@ def test_what_was_told_of_a_broken_reply_is_marked(bench, task):
     """Whoever reads along sees that it begins anew."""
     bench.server.acts = [unfinished(3, "Half a reply"), says("Done.")]
     told = []
-    bench.model().reply(task.window(), tell=told.append)
+    bench.model().reply(task.window(), on_text=told.append)
     assert "".join(told) == "Half a reply\n[broken off; once more]\nDone."
 
 
@@ -264,7 +264,7 @@ def test_an_error_of_the_listener_is_not_the_providers(bench, task):
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        bench.model().reply(task.window(), tell=breaks)
+        bench.model().reply(task.window(), on_text=breaks)
     assert len(bench.server.bodies) == 1
 
 
@@ -618,7 +618,7 @@ def test_a_repeated_request_is_answered_from_disk(bench, task, tmp_path, caplog)
     bench.server.acts = [says("I look.", READ), says("A summary.")]
     place = tmp_path / "replies"
     first, told = bench.model(cache=place), []
-    replies = [first.reply(task.window()), bench.model(cache=place).reply(task.window(), tell=told.append)]
+    replies = [first.reply(task.window()), bench.model(cache=place).reply(task.window(), on_text=told.append)]
     assert replies[0] == replies[1]
     assert told == ["I look."]
     assert [first.ask("Summarise this."), first.ask("Summarise this.")] == ["A summary."] * 2

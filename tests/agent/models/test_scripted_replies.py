@@ -48,7 +48,7 @@ def test_a_task_by_a_script(task, tmp_path, name):
     assert model.name == f"scripted:{file}"
     asked = []
     while task.wants_reply():
-        task.add_reply(model.reply(task.window(), tell=told.append))
+        task.add_reply(model.reply(task.window(), on_text=told.append))
         for call in task.pending_calls():
             with task.tool(call) as run:
                 asked.append((call.name, call.arguments))

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from orihon.agent.tools.box import Toolbox
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import ToolError
 from orihon.task.runs import PendingCall
 
@@ -28,8 +28,8 @@ class Desk:
     def __init__(self, box, root):
         self.box, self.root = box, root
 
-    def do(self, name, *, tell=None, **arguments):
-        return self.box.run(call(name, **arguments), tell=tell)
+    def do(self, name, *, on_output=None, **arguments):
+        return self.box.run(call(name, **arguments), on_output=on_output)
 
     def refusal(self, name, **arguments):
         """The sentence that the model is given instead of a result."""

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orihon.agent.sources.markdown import parse
-from orihon.agent.tools import globs, listing
-from orihon.agent.tools.differences import whole_lines
-from orihon.agent.tools.globs import GlobError, ignored, pattern_of, rules_of
-from orihon.agent.tools.nearest import alike, nearest
+from orihon.agent.tools import globs, list_files
+from orihon.agent.tools.diff import whole_lines
+from orihon.agent.tools.fuzzy_match import find_similar, nearest
+from orihon.agent.tools.globs import GlobError, compile_glob, ignored, rules_of
 from orihon.context.recall import _LINES
 from orihon.context.transcript import quoted
 from orihon.errors import ToolError
@@ -48,7 +48,10 @@ def fits_slowly(pattern, path):
 
 NAME = st.text(alphabet="ab.", min_size=1, max_size=4)
 PATH = st.lists(NAME, min_size=1, max_size=4).map("/".join)
-PART = st.one_of(st.just("**"), st.text(alphabet="ab.*?", min_size=1, max_size=5).filter(lambda text: "**" not in text))
+PART = st.one_of(
+    st.just("**"),
+    st.text(alphabet="ab.*?", min_size=1, max_size=5).filter(lambda text: "**" not in text and text != "."),
+)
 PATTERN = st.lists(PART, min_size=1, max_size=4).filter(lambda parts: parts[-1] != "**").map("/".join)
 
 
@@ -58,7 +61,7 @@ PATTERN = st.lists(PART, min_size=1, max_size=4).filter(lambda parts: parts[-1] 
 @example(pattern="**/*a*a/b", path="a/aa/b")
 def test_what_fits_is_what_fits_slowly(pattern, path):
     """Name by name, and without ever going back inside a name."""
-    assert pattern_of(pattern).fits(path) == fits_slowly(pattern, path)
+    assert compile_glob(pattern).matches(path) == fits_slowly(pattern, path)
     assert ignored(path, rules_of(pattern, ""), directory=False) == fits_slowly(pattern, path)
 
 
@@ -80,7 +83,7 @@ def test_what_fits_is_what_fits_slowly(pattern, path):
 )
 def test_what_people_write(pattern, fitting, others):
     """The forms that models and people use."""
-    fits = pattern_of(pattern).fits
+    fits = compile_glob(pattern).matches
     assert [path for path in [*fitting, *others] if fits(path)] == fitting
 
 
@@ -92,7 +95,7 @@ def test_no_pattern_takes_long(unit):
     for count in (5, 12, 60, 500):
         for text in (unit * count + "b", "b" + unit * count, unit * count):
             try:
-                fits = pattern_of(text).fits
+                fits = compile_glob(text).matches
             except GlobError:
                 fits = str.isdigit
             for path in ("a" * 60, "a" * 255, deep, f"{deep}/{'a' * 255}", "ab" * 100):
@@ -113,7 +116,7 @@ def test_what_is_refused_is_explained(desk, text):
     """A pattern that stands for too much, or for nothing."""
     assert "cannot be read" in desk.refusal("list_files", glob=text)
     with pytest.raises(ToolError):
-        listing.pattern_of(text)
+        list_files.pattern_of(text)
 
 
 def test_a_gitignore_without_end_is_read_to_a_point(make):
@@ -145,12 +148,12 @@ def test_text_that_was_slow_to_read(tmp_path):
 
 
 def test_what_was_perhaps_meant_among_many():
-    """Thousands of lines that all look alike are not compared letter by letter."""
+    """Thousands of lines that all look find_similar are not compared letter by letter."""
     near = "".join(f"{number:x}" for number in range(75))
     lines = [near[turn:] + near[:turn] for turn in range(len(near))] * 100
     assert nearest(near.replace("1", "z"), "\n".join(lines).encode()).startswith("The nearest is:")
     assert nearest("b\n" + "a\n" * 9000, ("a\n" * 19_000).encode())
-    assert alike("basket.py", ["basket.py2", "ticket.py", "x"], most=1) == ["basket.py2"]
+    assert find_similar("basket.py", ["basket.py2", "ticket.py", "x"], limit=1) == ["basket.py2"]
     long = "".join(map(chr, range(0x4E00, 0x5E00)))
     assert nearest("needle here\n" + long * 20, f"needle her\n{long * 20}\n".encode()).startswith("The nearest is:")
 

@@ -76,7 +76,7 @@ class TestResults:
     def test_what_it_says_can_be_heard_at_once(self, desk):
         """`tell` gets every character once, also those that are cut in two by a pipe."""
         heard = []
-        desk.do("shell", tell=heard.append, command="for i in 1 2 3; do printf 'é%s\\n' $i; done")
+        desk.do("shell", on_output=heard.append, command="for i in 1 2 3; do printf 'é%s\\n' $i; done")
         assert "".join(heard) == "é1\né2\né3\n"
 
 
@@ -106,7 +106,7 @@ class TestBounds:
         """Measured in a process of its own, at its highest."""
         script = textwrap.dedent("""
             import json, resource, sys
-            from orihon.agent.tools.box import Toolbox
+            from orihon.agent.tools.toolbox import Toolbox
             from orihon.task.runs import PendingCall
             def peak():
                 return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -240,7 +240,7 @@ class TestInterruption:
 
         command = f"{DAEMON} while [ ! -s daemon.pid ]; do sleep 0.01; done; echo now; sleep 600"
         with pytest.raises(error):
-            desk.do("shell", tell=tell, command=command)
+            desk.do("shell", on_output=tell, command=command)
         assert not alive(pid_of(desk.root / "daemon.pid"))
 
     def test_ctrl_c_at_the_start_ends_the_command_too(self, desk, monkeypatch):
@@ -264,7 +264,7 @@ class TestInterruption:
         """A real signal, in a process that waits for a quiet command."""
         script = textwrap.dedent("""
             import sys
-            from orihon.agent.tools.box import Toolbox
+            from orihon.agent.tools.toolbox import Toolbox
             from orihon.task.runs import PendingCall
             box = Toolbox(sys.argv[1], approve="all")
             try:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orihon
-from orihon.agent.tools import globs, listing
+from orihon.agent.tools import globs, list_files
 from orihon.agent.tools import search as searching
-from orihon.agent.tools.approval import visible
-from orihon.agent.tools.reading import PAGE_BYTES, PAGE_LINES
+from orihon.agent.tools.approval import escape_question
+from orihon.agent.tools.read import PAGE_BYTES, PAGE_LINES
 from orihon.agent.tools.search import Search
 from orihon.errors import ToolError, UsageError
 from orihon.settings.schema import Settings
@@ -179,7 +179,7 @@ class TestWrite:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("orihon.agent.tools.writing.write_all", full)
+        monkeypatch.setattr("orihon.agent.tools.edit.write_all", full)
         assert desk.refusal("write", path="x", content="new") == "x: No space left on device."
         assert place.read_text() == "old"
         assert os.listdir(desk.root) == ["x"]
@@ -255,8 +255,8 @@ class TestEdit:
     @given(before=st.text(max_size=20), old=st.text(min_size=1, max_size=8), new=st.text(max_size=8))
     def test_any_edit_is_a_replacement_or_a_sentence(self, tmp_path_factory, before, old, new):
         """What comes out is what str.replace says, byte for byte."""
+        from orihon.agent.tools.edit import Edit, edit  # noqa: PLC0415
         from orihon.agent.tools.workspace import Workspace  # noqa: PLC0415
-        from orihon.agent.tools.writing import Edit, edit  # noqa: PLC0415
 
         root = tmp_path_factory.mktemp("edit")
         (root / "x").write_bytes(before.encode())
@@ -403,7 +403,7 @@ class TestSearch:
         """No glob and no line of a .gitignore makes it fail."""
         globs.ignored(path, globs.rules_of(pattern, "x"), directory=True)
         try:
-            listing.pattern_of(pattern)
+            list_files.pattern_of(pattern)
         except ToolError as error:
             assert "cannot be read" in str(error)
 
@@ -434,9 +434,9 @@ class TestSearch:
         patterns += ["d/e/*.c", "*", "!a", "d/e", "f[]]x", "**/foo", "foo/**"]
         for pattern in patterns:
             desk.put(".gitignore", f"{pattern}\n")
-            listed = set(listing._known_to_git(desk.box.workspace, ".", desk.box.environ))
-            with desk.box.workspace.directory(".") as (fd, _):
-                walked = set(listing._walked(desk.box.workspace, ".", fd))
+            listed = set(list_files._known_to_git(desk.box.workspace, ".", desk.box.environ))
+            with desk.box.workspace.open_directory(".") as (fd, _):
+                walked = set(list_files._walked(desk.box.workspace, ".", fd))
             assert walked == listed, pattern
 
 
@@ -493,9 +493,9 @@ class TestApproval:
 
     def test_a_question_cannot_lie(self):
         """Escapes, carriage returns and marks that turn the writing round are shown as what they are."""
-        assert visible("rm x\r\x1b[2Kls \u202e") == "rm x\\r\\x1b[2Kls \\u202e"
-        assert visible("全角\u3000の空白 👨\u200d👩\n\tx") == "全角\u3000の空白 👨\u200d👩\n\tx"
-        assert visible("x" * 5000).endswith("… and 1,000 more characters")
+        assert escape_question("rm x\r\x1b[2Kls \u202e") == "rm x\\r\\x1b[2Kls \\u202e"
+        assert escape_question("全角\u3000の空白 👨\u200d👩\n\tx") == "全角\u3000の空白 👨\u200d👩\n\tx"
+        assert escape_question("x" * 5000).endswith("… and 1,000 more characters")
 
     def test_another_word_is_refused(self, make):
         """The caller hears of it."""

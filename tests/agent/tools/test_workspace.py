@@ -55,13 +55,13 @@ def test_paths_that_lead_out_are_refused(desk, outside, tool, path):
         ("   ", "The path is empty"),
         ("a\0b", "control character"),
         ("a\nb", "control character"),
-        ("C:\\Windows\\win.ini", "a path of Windows"),
-        ("C:/Windows", "a path of Windows"),
-        ("..\\..\\secret.txt", "a path of Windows"),
+        ("C:\\Windows\\win.ini", "is a Windows path"),
+        ("C:/Windows", "is a Windows path"),
+        ("..\\..\\secret.txt", "is a Windows path"),
         ("\ud800", "half a character"),
         ("x" * 300, "too long"),
-        ("x/" * 3000, "4,096 are allowed"),
-        ("x" * 5000, "4,096 are allowed"),
+        ("x/" * 3000, "the maximum is 4,096"),
+        ("x" * 5000, "the maximum is 4,096"),
     ],
 )
 def test_names_that_are_none_are_refused_with_a_sentence(desk, path, sentence):
@@ -82,7 +82,7 @@ def test_absolute_paths_inside_are_taken(desk):
     assert OUTSIDE in desk.refusal("read", path=f"{desk.root}/../secret.txt")
     link = desk.root.parent / "link"
     link.symlink_to(desk.root)
-    with Workspace(link) as workspace, workspace.file(f"{link}/a/x.txt") as (_, place):
+    with Workspace(link) as workspace, workspace.open_file(f"{link}/a/x.txt") as (_, place):
         assert place.path == "a/x.txt"
 
 
@@ -119,7 +119,7 @@ def test_links_in_circles_end(desk):
     """Forty links are enough."""
     (desk.root / "a").symlink_to("b")
     (desk.root / "b").symlink_to("a")
-    assert "goes in circles" in desk.refusal("read", path="a")
+    assert "has too many links" in desk.refusal("read", path="a")
 
 
 def test_what_is_not_a_file_is_not_read(desk):
@@ -232,8 +232,8 @@ def test_any_path_ends_inside_or_is_refused(tmp_path_factory, path):
     top = _tree(tmp_path_factory)
     with Workspace(top / "work") as workspace:
         try:
-            with workspace.place(path) as place:
-                here = Path(f"/proc/self/fd/{place.within}").readlink()
+            with workspace.locate(path) as place:
+                here = Path(f"/proc/self/fd/{place.dir_fd}").readlink()
                 assert here.is_relative_to(top / "work")
                 assert place.name not in {"..", "."}
         except ToolError as error:

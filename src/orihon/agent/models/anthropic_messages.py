@@ -10,10 +10,10 @@ from typing import Any
 
 import anthropic
 
-from orihon.agent.models.failures import Account, no_key
+from orihon.agent.models.client import Request
+from orihon.agent.models.errors import Account, no_key
 from orihon.agent.models.openai_chat import UNFINISHED, in_words, timeouts
 from orihon.agent.models.patience import Patience
-from orihon.agent.models.remote import Request
 from orihon.settings.section import Secret
 from orihon.task.window import Window
 

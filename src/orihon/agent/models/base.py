@@ -9,7 +9,7 @@ from orihon.task.window import Window
 
 Tell = Callable[[str], None]
 
-AGAIN = "\n[broken off; once more]\n"  # told before a reply that begins anew
+RESTART_NOTICE = "\n[broken off; once more]\n"  # told before a reply that begins anew
 
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 
@@ -21,7 +21,7 @@ class Model(Protocol):
     def name(self) -> str:
         """What `open_model` knows it by, such as `openai:gpt-4o`."""
 
-    def reply(self, window: Window, *, tell: Tell | None = None) -> Any:
+    def reply(self, window: Window, *, on_text: Tell | None = None) -> Any:
         """The whole reply, as `task.add_reply` takes it; `tell` gets pieces of its text while they come."""
 
     def ask(self, prompt: str, *, schema: dict[str, Any] | None = None) -> str:

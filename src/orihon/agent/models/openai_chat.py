@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import openai
 
-from orihon.agent.models.failures import Account, Told, no_key
+from orihon.agent.models.client import Request
+from orihon.agent.models.errors import Account, Told, no_key
 from orihon.agent.models.patience import Patience
-from orihon.agent.models.remote import Request
 from orihon.settings.section import Secret
 from orihon.task.window import Window
 

@@ -26,12 +26,12 @@ class ScriptedReplies:
         self.name = f"scripted:{path}"
         self.script = ScriptedModel(Path(path))
 
-    def reply(self, window: Window, *, tell: Tell | None = None) -> dict[str, Any]:
+    def reply(self, window: Window, *, on_text: Tell | None = None) -> dict[str, Any]:
         """The next reply of the script."""
         reply = self._next(window.openai(), window.tools() or None)
         text = reply["choices"][0]["message"].get("content")
-        if tell is not None and text:
-            tell(text)
+        if on_text is not None and text:
+            on_text(text)
         return reply
 
     def ask(self, prompt: str, *, schema: dict[str, Any] | None = None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from orihon.agent.sources.base import Arrivals, Comment, Item, Outcome, Source
-from orihon.agent.sources.prompt import prompt_of
+from orihon.agent.sources.issue_prompt import prompt_of
 from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
 from orihon.settings.schema import Settings

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from msgspec import Struct, structs
 
 from orihon.agent.sources.base import Comment, Item, moment, same
-from orihon.agent.sources.forge import ForgeSource, closes
-from orihon.agent.sources.http import GONE, HURRY_SECONDS, NOT_FOUND, PATIENCE_SECONDS, Client
+from orihon.agent.sources.code_host import ForgeSource, closes
 from orihon.agent.sources.labels import Change
+from orihon.agent.sources.rest_client import GONE, HURRY_SECONDS, NOT_FOUND, PATIENCE_SECONDS, Client
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser

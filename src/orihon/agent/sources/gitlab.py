@@ -15,9 +15,9 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from orihon.agent.sources.base import Comment, Item, moment, same
-from orihon.agent.sources.forge import ForgeSource
-from orihon.agent.sources.http import HURRY_SECONDS, PATIENCE_SECONDS, Client
+from orihon.agent.sources.code_host import ForgeSource
 from orihon.agent.sources.labels import Change
+from orihon.agent.sources.rest_client import HURRY_SECONDS, PATIENCE_SECONDS, Client
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser

@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from orihon.agent.sources import markdown
 from orihon.agent.sources.base import Comment, Item, Outcome, masked, moment, same
+from orihon.agent.sources.issue_prompt import is_ours, prompt_of
 from orihon.agent.sources.labels import label_of
-from orihon.agent.sources.prompt import is_ours, prompt_of
 from orihon.codec import clean_text, now
 from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError

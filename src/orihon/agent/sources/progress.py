@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from orihon import codec
 from orihon.agent.sources.base import Source
-from orihon.agent.sources.prompt import seen, shortened, word
+from orihon.agent.sources.issue_prompt import seen, shortened, word
 from orihon.errors import SourceError
 from orihon.ingest import shown
 from orihon.settings.schema import ProgressComment

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Literal
 
-from orihon.agent.tools.differences import whole_lines
-from orihon.agent.tools.writing import Change
+from orihon.agent.tools.diff import whole_lines
+from orihon.agent.tools.edit import Change
 from orihon.errors import ToolError, UsageError
 from orihon.terminal import printable
 
@@ -35,7 +35,7 @@ class Approval:
         ask = self._ask or _at_the_terminal()
         if ask is None:
             raise ToolError(f"Nobody is there to allow {name}, so it was not done.", hint=HINT)
-        if not ask(visible(what)):
+        if not ask(escape_question(what)):
             raise ToolError(f"The user did not allow {name}. Do not try it again; ask what to do instead.", hint=HINT)
 
     def check_change(self, name: str, change: Change) -> None:
@@ -46,7 +46,7 @@ class Approval:
         )
 
 
-def visible(text: str) -> str:
+def escape_question(text: str) -> str:
     """A question that cannot move the cursor, turn the writing round or hide a part of itself."""
     more = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
     return printable(text[:MAX_CHARS]) + more

@@ -36,14 +36,14 @@ class Glob(NamedTuple):
     middles: tuple[Names, ...] = ()
     tail: Names | None = None
 
-    def fits(self, names: Sequence[str]) -> bool:
-        """Whether it fits the whole path, given as its names."""
+    def matches(self, names: Sequence[str]) -> bool:
+        """Whether it matches the whole path, given as its names."""
         if self.tail is None:
             return len(names) == len(self.head) and _fit(self.head, names, 0)
         at, end = len(self.head), len(names) - len(self.tail)
         if at > end or not _fit(self.head, names, 0) or not _fit(self.tail, names, end):
             return False
-        for middle in self.middles:  # the first place that fits leaves the most room for the rest
+        for middle in self.middles:  # the first place that matches leaves the most room for the rest
             while at + len(middle) <= end and not _fit(middle, names, at):
                 at += 1
             at += len(middle)
@@ -55,10 +55,10 @@ class Pattern(NamedTuple):
 
     variants: tuple[Glob, ...]
 
-    def fits(self, path: str) -> bool:
-        """Whether it fits a path, from its first name to its last."""
+    def matches(self, path: str) -> bool:
+        """Whether it matches a path, from its first name to its last."""
         names = path.split("/")
-        return any(one.fits(names) for one in self.variants)
+        return any(one.matches(names) for one in self.variants)
 
 
 class Rule(NamedTuple):
@@ -84,23 +84,23 @@ def rules_of(text: str, base: str) -> list[Rule]:
         pattern = line.rstrip("/")
         try:
             glob = _cut([*above, *_names(pattern.lstrip("/"), anywhere="/" not in pattern)])
-        except GlobError:  # a class such as [z-a] fits nothing
+        except GlobError:  # a class such as [z-a] matches nothing
             continue
         found.append(Rule(glob, line.endswith("/"), takes_back))
     return found
 
 
 def ignored(path: str, rules: Iterable[Rule], *, directory: bool) -> bool:
-    """Whether the rules leave a path out; the last one that fits decides."""
+    """Whether the rules leave a path out; the last one that matches decides."""
     verdict, names = False, path.split("/")
     for rule in rules:
-        if (directory or not rule.only_directories) and rule.glob.fits(names):
+        if (directory or not rule.only_directories) and rule.glob.matches(names):
             verdict = not rule.takes_back
     return verdict
 
 
 @lru_cache(maxsize=64)
-def pattern_of(text: str) -> Pattern:
+def compile_glob(text: str) -> Pattern:
     """A pattern for whole paths; without a slash it is one for names, wherever they are. GlobError if it is none."""
     if len(text) > MAX_CHARS:
         raise GlobError(f"it has {len(text):,} characters, and {MAX_CHARS:,} are allowed")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from orihon.agent.tools import grep
-from orihon.agent.tools.listing import files, pattern_of
+from orihon.agent.tools.list_files import iter_files, pattern_of
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 
@@ -60,15 +60,15 @@ def search(workspace: Workspace, asked: Search, environ: Mapping[str, str], *, s
 
 def _names(workspace: Workspace, asked: Search, environ: Mapping[str, str]) -> Iterator[str]:
     """The files to look at, those of one directory together."""
-    fits = pattern_of(asked.glob or "")
+    pattern = pattern_of(asked.glob or "")
     try:
-        with workspace.file(asked.path) as (_, place):
+        with workspace.open_file(asked.path) as (_, place):
             yield place.path
             return
     except ToolError:
         pass  # a directory, or nothing, about which the next line speaks
-    with workspace.directory(asked.path) as (fd, where):
-        found = (name for name in files(workspace, where, fd, environ) if fits is None or fits.fits(name))
+    with workspace.open_directory(asked.path) as (fd, where):
+        found = (name for name in iter_files(workspace, where, fd, environ) if pattern is None or pattern.matches(name))
         yield from sorted(found, key=lambda name: (os.path.dirname(name), name))  # noqa: PTH120 - 200,000 of them
 
 

@@ -24,7 +24,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools import processes
+from orihon.agent.tools import process_tree as processes
 from orihon.agent.tools.environment import reduced
 from orihon.errors import ToolError
 from orihon.ingest import shown
@@ -113,7 +113,7 @@ class Shell:
         self._closed = Event()
         self._drains: list[Thread] = []
 
-    def run(self, asked: RunShell, tell: Tell | None = None) -> str:
+    def run(self, asked: RunShell, on_output: Tell | None = None) -> str:
         """What a command said, and how it ended."""
         if not asked.command.strip():
             raise ToolError("The command is empty.")
@@ -127,7 +127,7 @@ class Shell:
         process = None
         try:
             process = self._start(asked.command, marker, writing)
-            in_time = _follow(process, reading, output, time.monotonic() + seconds, tell)
+            in_time = _follow(process, reading, output, time.monotonic() + seconds, on_output)
         except BaseException as error:
             # Ctrl-C can come while a process is being started, before we know its number; the marker is enough.
             if not isinstance(error, ToolError):
@@ -186,7 +186,9 @@ class Shell:
         thread.start()
 
 
-def _follow(process: subprocess.Popen[bytes], reading: int, output: Output, deadline: float, tell: Tell | None) -> bool:
+def _follow(
+    process: subprocess.Popen[bytes], reading: int, output: Output, deadline: float, on_output: Tell | None
+) -> bool:
     """Read until the command ends; False when it did not in time."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     left = PIPE_BYTES  # of what was in the pipe when the command ended; more can only come from the background
@@ -209,8 +211,8 @@ def _follow(process: subprocess.Popen[bytes], reading: int, output: Output, dead
         open_ = bool(data)
         left -= len(data) if ended else 0
         output.add(data)
-        if tell is not None and (text := decoder.decode(data, final=not data)):
-            tell(text)
+        if on_output is not None and (text := decoder.decode(data, final=not data)):
+            on_output(text)
     return True
 
 

@@ -1,8 +1,8 @@
-"""The directory that the tools work in, and that no path leads out of.
+"""The directory that the tools work in. No path leads out of it.
 
-A path is walked by hand, one directory handle after the other, and the kernel is never let through a link: a link is
-read, and what it says is walked in the same way. So a link that is swapped between the check and the use leads
-nowhere new, and links that stay inside work as everybody expects. Hard links and mounts are not looked through.
+A path is walked one directory handle at a time, and the kernel never follows a link: a link is read, and its target is
+walked in the same way. A link that is swapped between check and use therefore cannot lead out of the workspace, while
+links that stay inside work as usual. Hard links and mounts are not checked.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from typing import NamedTuple, Self
 
 from orihon.errors import ToolError, UsageError
 
-MAX_LINKS = 40  # as the kernel has it
+MAX_LINKS = 40  # the kernel's own limit
 MAX_PATH_CHARS = 4096
-MAX_NAMES = 10_000  # among which one is looked for that was perhaps meant
+MAX_SHOWN_CHARS = 200
+MAX_NAMES = 10_000  # names of a directory that are compared with a mistyped one
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not make us wait
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 _DRIVE = re.compile(r"[A-Za-z]:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Place(NamedTuple):
-    """Where a path ends: a handle on a directory, the last name (empty for the workspace itself), and the real path."""
+class Location(NamedTuple):
+    """The end of a path: a directory handle, the last name (empty for the workspace itself) and the real path."""
 
-    within: int
+    dir_fd: int
     name: str
     path: str
 
 
 class Workspace:
-    """A directory and what is in it."""
+    """A directory and its contents. Close it, or use it in a `with` block."""
 
     def __init__(self, root: Path | str) -> None:
-        self.given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links, which is the next line
+        self.given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links, as the next line does
         try:
             self.root = self.given.resolve(strict=True)
             self.fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -49,7 +50,7 @@ class Workspace:
             raise UsageError(message, hint="Give a directory that exists.") from error
 
     def close(self) -> None:
-        """Let go of the directory; a second time does nothing."""
+        """Close the directory handle. A second call does nothing."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -60,182 +61,178 @@ class Workspace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def parts(self, path: str) -> list[str]:
-        """The names in a path; what cannot be one, or begins outside, is refused with a sentence for the model."""
+    def split_path(self, path: str) -> list[str]:
+        """Return the names in a path. Raise ToolError for an invalid path or one that starts outside."""
         if not path.strip():
             raise ToolError("The path is empty; give one inside the workspace, such as src/main.py.")
         if _CONTROL.search(path):
-            raise ToolError("The path holds a control character; no file of the workspace is called so.")
+            raise ToolError("The path contains a control character.")
         if "\\" in path or _DRIVE.match(path):
-            raise ToolError(f"{short(path)} is a path of Windows; write / between the names, from the workspace on.")
+            raise ToolError(f"{shorten_path(path)} is a Windows path; write paths relative to the workspace, with /.")
         if len(path) > MAX_PATH_CHARS:
-            raise ToolError(f"The path has {len(path):,} characters; {MAX_PATH_CHARS:,} are allowed.")
+            raise ToolError(f"The path has {len(path):,} characters; the maximum is {MAX_PATH_CHARS:,}.")
         try:
             os.fsencode(path)
         except UnicodeEncodeError as error:
-            raise ToolError("The path holds half a character; no file is called so.") from error
+            raise ToolError("The path contains half a character (a lone surrogate).") from error
         if path == "~" or path.startswith("~/"):
-            raise ToolError(f"{short(path)} is outside of the workspace; paths begin at the workspace, not at home.")
-        return self._inside(path) if path.startswith("/") else _names(path)
+            raise ToolError(f"{shorten_path(path)} is outside of the workspace; paths start at the workspace.")
+        return self._relative_names(path) if path.startswith("/") else _split(path)
 
-    def _inside(self, path: str) -> list[str]:
-        """The names of an absolute path after the workspace; `..` in it is for the walk to judge."""
-        names = _names(path)
+    def _relative_names(self, path: str) -> list[str]:
+        """Return the names of an absolute path below the workspace. `..` is left for the walk to judge."""
+        names = _split(path)
         for root in (self.root, self.given):
-            first = list(root.parts[1:])
-            if names[: len(first)] == first:
-                return names[len(first) :]
-        raise _outside(path)
+            prefix = list(root.parts[1:])
+            if names[: len(prefix)] == prefix:
+                return names[len(prefix) :]
+        raise _make_outside_error(path)
 
     @contextmanager
-    def place(self, path: str, *, change: bool = False, make: bool = False) -> Iterator[Place]:
-        """Where a path ends, all links walked. To `change` something `.git` is shut; `make` makes directories."""
-        with ExitStack() as handles:
-            yield self._walk(path, handles, change=change, make=make)
+    def locate(self, path: str, *, writing: bool = False, create: bool = False) -> Iterator[Location]:
+        """Yield the location of a path, links resolved.
 
-    def _walk(self, path: str, handles: ExitStack, *, change: bool, make: bool) -> Place:
-        ahead = self.parts(path)[::-1]
-        behind: list[tuple[str, int]] = []  # the names walked, with their handles
+        `writing` refuses paths inside `.git`; `create` creates missing directories.
+        """
+        with ExitStack() as handles:
+            yield self._walk(path, handles, writing=writing, create=create)
+
+    def _walk(self, path: str, handles: ExitStack, *, writing: bool, create: bool) -> Location:
+        ahead = self.split_path(path)[::-1]
+        behind: list[tuple[str, int]] = []  # names already walked, with their handles
         links = 0
         while ahead:
             name = ahead.pop()
-            within = behind[-1][1] if behind else self.fd
+            dir_fd = behind[-1][1] if behind else self.fd
             if name == "..":
                 if not behind:
-                    raise _outside(path)
+                    raise _make_outside_error(path)
                 behind.pop()
                 continue
-            if change and name.lower() == ".git":
-                raise ToolError(f"{short(path)} is inside .git, which is not for writing; use git in the shell.")
-            target = _link(name, within, path)
+            if writing and name.lower() == ".git":
+                raise ToolError(f"{shorten_path(path)} is inside .git, which cannot be written; use git in the shell.")
+            target = _read_link(name, dir_fd, path)
             if target is not None:
                 links += 1
                 if links > MAX_LINKS:
-                    raise ToolError(f"{short(path)} goes in circles: too many links.")
+                    raise ToolError(f"{shorten_path(path)} has too many links.")
                 if target.startswith("/"):
                     behind.clear()
-                ahead += self._through(target, path)[::-1]
+                ahead += self._split_target(target, path)[::-1]
             elif not ahead:
-                return Place(within, name, "/".join([*(walked for walked, _ in behind), name]))
+                return Location(dir_fd, name, "/".join([*(walked for walked, _ in behind), name]))
             else:
-                fd = _open_directory(name, within, path, make=make)
+                fd = _open_directory(name, dir_fd, path, create=create)
                 handles.callback(os.close, fd)
                 behind.append((name, fd))
         if not behind:
-            return Place(self.fd, "", ".")
-        name = behind[-1][0]
-        within = behind[-2][1] if len(behind) > 1 else self.fd
-        return Place(within, name, "/".join(walked for walked, _ in behind))
+            return Location(self.fd, "", ".")
+        dir_fd = behind[-2][1] if len(behind) > 1 else self.fd
+        return Location(dir_fd, behind[-1][0], "/".join(walked for walked, _ in behind))
 
-    def _through(self, target: str, path: str) -> list[str]:
-        """The names that a link stands for."""
+    def _split_target(self, target: str, path: str) -> list[str]:
+        """Return the names of a link's target."""
         try:
-            return self._inside(target) if target.startswith("/") else _names(target)
+            return self._relative_names(target) if target.startswith("/") else _split(target)
         except ToolError as error:
-            raise _outside(path, f"; it goes through a link to {short(target)}") from error
+            raise _make_outside_error(path, f"; it goes through a link to {shorten_path(target)}") from error
 
     @contextmanager
-    def file(self, path: str) -> Iterator[tuple[int, Place]]:
-        """A handle for reading a regular file, and where it is."""
-        with self.place(path) as place:
-            fd = open_file(place)
+    def open_file(self, path: str) -> Iterator[tuple[int, Location]]:
+        """Yield a handle for reading a regular file, and its location."""
+        with self.locate(path) as location:
+            fd = open_regular_file(location)
             try:
-                yield fd, place
+                yield fd, location
             finally:
                 os.close(fd)
 
     @contextmanager
-    def directory(self, path: str) -> Iterator[tuple[int, str]]:
-        """A handle on a directory and its path from the workspace on, which is `.` for the workspace itself."""
-        with self.place(path) as place:
-            fd = _open_directory(place.name or ".", place.within, path, make=False)
+    def open_directory(self, path: str) -> Iterator[tuple[int, str]]:
+        """Yield a handle for a directory and its path in the workspace, `.` for the workspace itself."""
+        with self.locate(path) as location:
+            fd = _open_directory(location.name or ".", location.dir_fd, path, create=False)
             try:
-                yield fd, place.path
+                yield fd, location.path
             finally:
                 os.close(fd)
 
 
-def open_file(place: Place) -> int:
-    """A handle for reading; only a regular file has something to read."""
-    name = short(place.path)
-    if not place.name:
-        raise ToolError(f"{name} is a directory; list_files shows what is in it.")
+def open_regular_file(location: Location) -> int:
+    """Return a handle for reading. Raise ToolError for everything but a regular file."""
+    name = shorten_path(location.path)
+    is_directory = ToolError(f"{name} is a directory; list_files shows its contents.")
+    if not location.name:
+        raise is_directory
     try:
-        fd = os.open(place.name, _FILE, dir_fd=place.within)
+        fd = os.open(location.name, _FILE, dir_fd=location.dir_fd)
     except FileNotFoundError as error:
-        raise ToolError(f"There is no file {name}.{_alike(place)}") from error
+        raise ToolError(f"There is no file {name}.{_suggest_names(location)}") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ToolError(f"{name} became a link while it was opened; it is not followed.") from error
+            raise ToolError(f"{name} became a link while it was opened; links are not followed here.") from error
         if error.errno == errno.ENXIO:
             raise ToolError(f"{name} is not a regular file.") from error
-        raise said(error, name) from error
+        raise make_tool_error(error, name) from error
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return fd
     os.close(fd)
-    if stat.S_ISDIR(mode):
-        raise ToolError(f"{name} is a directory; list_files shows what is in it.")
-    raise ToolError(f"{name} is not a regular file.")
+    raise is_directory if stat.S_ISDIR(mode) else ToolError(f"{name} is not a regular file.")
 
 
-def said(error: OSError, name: str) -> ToolError:
-    """An error of the operating system, in a sentence for the model."""
+def make_tool_error(error: OSError, name: str) -> ToolError:
+    """Return an error of the operating system as a sentence for the model."""
     if error.errno == errno.ENAMETOOLONG:
         return ToolError("A name in the path is too long for a file.")
     return ToolError(f"{name}: {error.strerror or error}.")
 
 
-def _open_directory(name: str, within: int, path: str, *, make: bool) -> int:
-    if make:
-        with suppress(FileExistsError):
-            try:
-                os.mkdir(name, dir_fd=within)
-            except FileExistsError:
-                raise
-            except OSError as error:
-                raise said(error, short(path)) from error
+def shorten_path(text: str) -> str:
+    """Return a path as it can stand in a sentence."""
+    printable = text.encode("utf-8", "backslashreplace").decode()
+    return printable if len(printable) <= MAX_SHOWN_CHARS else f"{printable[:MAX_SHOWN_CHARS]}…"
+
+
+def _open_directory(name: str, dir_fd: int, path: str, *, create: bool) -> int:
     try:
-        return os.open(name, _DIRECTORY, dir_fd=within)
+        if create:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=dir_fd)
+        return os.open(name, _DIRECTORY, dir_fd=dir_fd)
     except FileNotFoundError as error:
-        raise ToolError(f"There is no directory {short(name)} on the way to {short(path)}.") from error
+        raise ToolError(f"There is no directory {shorten_path(name)} in {shorten_path(path)}.") from error
     except OSError as error:
         if error.errno in {errno.ENOTDIR, errno.ELOOP}:
-            raise ToolError(f"{short(name)} in {short(path)} is not a directory.") from error
-        raise said(error, short(path)) from error
+            raise ToolError(f"{shorten_path(name)} in {shorten_path(path)} is not a directory.") from error
+        raise make_tool_error(error, shorten_path(path)) from error
 
 
-def _link(name: str, within: int, path: str) -> str | None:
-    """What a link says; None for everything else, also for nothing."""
+def _read_link(name: str, dir_fd: int, path: str) -> str | None:
+    """Return the target of a link, None for everything else, including a missing name."""
     try:
-        return os.readlink(name, dir_fd=within)
+        return os.readlink(name, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in {errno.EINVAL, errno.ENOENT, errno.ENOTDIR}:
             return None
-        raise said(error, short(path)) from error
+        raise make_tool_error(error, shorten_path(path)) from error
 
 
-def _names(path: str) -> list[str]:
+def _split(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in {"", "."}]
 
 
-def _outside(path: str, how: str = "") -> ToolError:
-    return ToolError(f"{short(path)} is outside of the workspace{how}; the tools for files cannot leave it.")
+def _make_outside_error(path: str, reason: str = "") -> ToolError:
+    return ToolError(f"{shorten_path(path)} is outside of the workspace{reason}; the file tools cannot leave it.")
 
 
-def short(text: str) -> str:
-    """A path as a sentence can hold it."""
-    shown = text.encode("utf-8", "backslashreplace").decode()
-    return shown if len(shown) <= 200 else f"{shown[:200]}…"  # noqa: PLR2004 - enough to recognise it
-
-
-def _alike(place: Place) -> str:
-    """Names in the same directory that were perhaps meant."""
-    from orihon.agent.tools.nearest import alike  # noqa: PLC0415 - only for those who mistyped
+def _suggest_names(location: Location) -> str:
+    """Return a sentence with similar names in the same directory, or an empty string."""
+    from orihon.agent.tools.fuzzy_match import find_similar  # noqa: PLC0415 - difflib is loaded only after a typo
 
     try:
-        names = sorted(os.listdir(place.within))[:MAX_NAMES]
+        names = sorted(os.listdir(location.dir_fd))[:MAX_NAMES]
     except OSError:
         return ""
-    near = alike(place.name, names, most=3)
-    return f" Did you mean {', '.join(near)}?" if near else ""
+    similar = find_similar(location.name, names, limit=3)
+    return f" Did you mean {', '.join(similar)}?" if similar else ""

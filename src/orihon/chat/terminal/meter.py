@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from orihon.agent.loop import Limits, cost
+from orihon.agent.loop import Limits, compute_cost
 from orihon.chat.conversation import Conversation
 from orihon.chat.terminal.words import Words
 from orihon.context.frame import Report
@@ -46,7 +46,7 @@ class Meter:
             yield words("cached", tokens=total.cache_read_tokens, percent=share)
         prices = self.limits.input_price, self.limits.output_price
         if any(prices):
-            yield words("cost", cost=cost(total, self.limits), input=prices[0], output=prices[1])
+            yield words("cost", cost=compute_cost(total, self.limits), input=prices[0], output=prices[1])
 
     def _where(self) -> str:
         count = len(self.conversation.tangents)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from orihon.agent.queue import Job
-from orihon.agent.setup import Setup
+from orihon.agent.run_setup import RunSetup
 from orihon.chat import book
 from orihon.chat.modelinfo import context_length
 from orihon.chat.names import TYPE, key_of
@@ -58,7 +58,7 @@ def resumed(
     made = msgspec.structs.replace(job, model=model)
     with _setup(engine, made, face, user=user or reader.row.user, mcp=mcp and listed.mcp_enabled) as setup:
         if not job.model:
-            setup.went_on(reader.row)
+            setup.advance_script(reader.row)
         conversation = book.resume(setup.engine, listed.uuid, tell=face.note)
         with Chat(conversation, setup, face, words) as chat:
             if job.model:
@@ -67,6 +67,6 @@ def resumed(
             yield chat
 
 
-def _setup(engine: Engine, job: Job, face: Face, *, user: str | None, mcp: bool) -> Setup:
+def _setup(engine: Engine, job: Job, face: Face, *, user: str | None, mcp: bool) -> RunSetup:
     ask = face.ask if face.interactive else None
-    return Setup(engine, key_of(Path(job.workspace), TYPE), job, user=user, ask=ask, mcp=mcp)
+    return RunSetup(engine, key_of(Path(job.workspace), TYPE), job, user=user, ask=ask, mcp=mcp)

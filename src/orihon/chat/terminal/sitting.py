@@ -13,8 +13,8 @@ from typing import Self
 
 from orihon.agent.loop import Limits, Loop, Step
 from orihon.agent.models import Model
-from orihon.agent.models.base import AGAIN
-from orihon.agent.setup import Setup
+from orihon.agent.models.base import RESTART_NOTICE
+from orihon.agent.run_setup import RunSetup
 from orihon.chat.conversation import Conversation
 from orihon.chat.files import Files
 from orihon.chat.modelinfo import context_length
@@ -34,7 +34,7 @@ REMINDED = 6  # entries that a resumed conversation shows
 class Chat:
     """A person, a conversation, and the model and tools of a setup. Use it in a `with` block."""
 
-    def __init__(self, conversation: Conversation, setup: Setup, face: Face, words: Words) -> None:
+    def __init__(self, conversation: Conversation, setup: RunSetup, face: Face, words: Words) -> None:
         self.setup, self.face, self.words = setup, face, words
         self.engine, self.directory = setup.engine, conversation.workspace
         self._turn_to(conversation)
@@ -94,8 +94,13 @@ class Chat:
         self._heard, self._last = [], task.history.last
         try:
             Loop(
-                task, self.model, self.setup.tools, checks=(self.files.before_reply,), limits=limits, watch=self._watch
-            ).until_done()
+                task,
+                self.model,
+                self.setup.tools,
+                checks=(self.files.before_reply,),
+                limits=limits,
+                on_step=self._watch,
+            ).run_until_done()
         except KeyboardInterrupt:
             with undisturbed():
                 # what is stored already is not heard twice
@@ -127,7 +132,7 @@ class Chat:
 
     def _opened(self, name: str) -> Model:
         if name not in self._models:
-            model = self.setup.opened_model(name)
+            model = self.setup.open_model(name)
             name = model.name
             self._models.setdefault(name, model)
         return self._models[name]
@@ -179,7 +184,7 @@ class Chat:
             case "turn":
                 self._heard, self._last = [], self.conversation.task.history.last
             case "text":
-                if step.text == AGAIN:
+                if step.text == RESTART_NOTICE:
                     self._heard = []
                 else:
                     self._heard.append(step.text)

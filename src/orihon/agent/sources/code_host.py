@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from orihon.agent.sources.base import Comment, Item, Outcome, masked, same
-from orihon.agent.sources.http import HURRY_SECONDS, PATIENCE_SECONDS, PAUSES, Client
+from orihon.agent.sources.issue_prompt import MARK, is_ours, prompt_of, shortened
 from orihon.agent.sources.labels import Change, change
-from orihon.agent.sources.prompt import MARK, is_ours, prompt_of, shortened
+from orihon.agent.sources.rest_client import HURRY_SECONDS, PATIENCE_SECONDS, PAUSES, Client
 from orihon.errors import SourceError
 from orihon.ingest import Sanitiser
 from orihon.settings.schema import Forge

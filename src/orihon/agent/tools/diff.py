@@ -28,7 +28,7 @@ class Difference(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def difference(old: bytes, new: bytes) -> Difference:
+def compute_diff(old: bytes, new: bytes) -> Difference:
     """What became of the old version."""
     before, after = old.split(b"\n"), new.split(b"\n")
     hunks = _hunks(before, after)
@@ -50,7 +50,7 @@ def _text(lines: Iterator[str]) -> str:
     return "\n".join(shown[:MAX_LINES] + ["…"] * (len(shown) > MAX_LINES))
 
 
-def line_count(data: bytes) -> int:
+def count_lines(data: bytes) -> int:
     """How many lines a file has; the last one may have no end."""
     return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
 

@@ -293,7 +293,7 @@ def test_the_fakes_are_held_to_their_descriptions(desk):
 
 def test_the_extra_is_named_where_it_is_missing(desk, monkeypatch):
     """Without httpx2 a forge says what to install."""
-    monkeypatch.setattr("orihon.agent.sources.http.find_spec", lambda _: None)
+    monkeypatch.setattr("orihon.agent.sources.rest_client.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="needs httpx2") as caught:
         desk.again()
     assert "orihon[agent]" in caught.value.hint
@@ -302,7 +302,8 @@ def test_the_extra_is_named_where_it_is_missing(desk, monkeypatch):
 def test_nothing_heavy_is_loaded_before_it_is_used():
     """Opening a source loads no HTTP library."""
     script = (
-        "import sys; from orihon.agent import users; from orihon.agent.sources import github, gitlab, local, progress; "
+        "import sys; from orihon.agent import user_settings; "
+        "from orihon.agent.sources import github, gitlab, local, progress; "
         "print(sorted({'httpx2', 'httpcore2', 'ssl', 'asyncio', 'yaml'} & set(sys.modules)))"
     )
     assert (

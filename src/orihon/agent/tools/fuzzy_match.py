@@ -57,9 +57,9 @@ def nearest(piece: str, data: bytes) -> str:
 
 
 def _best(wanted: list[str], lines: list[str]) -> int | None:
-    """Where the piece begins, judged by the line of it that has most to say."""
+    """Where the piece begins, judged by the line of it that has limit to say."""
     telling = max(range(len(wanted)), key=lambda number: len(wanted[number]))
-    near = alike(_cut(wanted[telling]), map(_cut, filter(None, lines)), most=1)
+    near = find_similar(_cut(wanted[telling]), map(_cut, filter(None, lines)), limit=1)
     if not near:
         return None
     places = [number for number, line in enumerate(lines) if _cut(line) == near[0]]
@@ -68,15 +68,15 @@ def _best(wanted: list[str], lines: list[str]) -> int | None:
     return max(begins, key=lambda at: SequenceMatcher(None, text, _beginning(lines, at)).ratio())
 
 
-def alike(word: str, texts: Iterable[str], *, most: int) -> list[str]:
-    """The texts that are most like a word, the most alike first; only the likeliest are compared letter by letter."""
+def find_similar(word: str, texts: Iterable[str], *, limit: int) -> list[str]:
+    """Return the texts most similar to a word; only the likeliest are compared letter by letter."""
     pairs = _pairs(word)
 
     def shared(text: str) -> float:
         return len(pairs & _pairs(text)) / (len(word) + len(text) + 1)
 
     likely = heapq.nlargest(LIKELY, dict.fromkeys(texts), key=shared)
-    return get_close_matches(word, likely, n=most, cutoff=LIKENESS)
+    return get_close_matches(word, likely, n=limit, cutoff=LIKENESS)
 
 
 def _pairs(text: str) -> set[str]:

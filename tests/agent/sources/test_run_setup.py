@@ -5,8 +5,8 @@ import json
 import pytest
 
 import orihon
-from orihon.agent.queue import Job, fetch
-from orihon.agent.setup import Setup, mark, run_queued
+from orihon.agent.queue import Job, enqueue_new_items
+from orihon.agent.run_setup import RunSetup, mark_task, run_queued
 from orihon.errors import SourceError
 from orihon.records import Message
 from orihon.settings.section import changed
@@ -30,8 +30,8 @@ def test_an_issue_is_found_and_done(desk, tmp_path, job):
     thing = desk.fake.add(27, title="The total is wrong", labels=["coding agent", "bug"])
     desk.fake.comment(thing, "alice", "Only with an empty basket.")
     with opened(desk, tmp_path) as engine:
-        (uuid,) = fetch(engine, desk.source, job)
-        assert fetch(engine, desk.source, job) == []
+        (uuid,) = enqueue_new_items(engine, desk.source, job)
+        assert enqueue_new_items(engine, desk.source, job) == []
         assert engine.row(uuid).user == "alice"
         row = run_queued(engine, uuid)
         said = [message.text for message in engine.store.read(uuid, Message) if message.role == "user"]
@@ -49,7 +49,7 @@ def test_the_settings_of_its_user(desk, tmp_path, job):
     thing = desk.fake.add(27)
     users = {"user_config_api.enabled": True, "user_config_api.file": str(tmp_path / "users.yaml")}
     with opened(desk, tmp_path, **users) as engine:
-        (uuid,) = fetch(engine, desk.source, job)
+        (uuid,) = enqueue_new_items(engine, desk.source, job)
         row = run_queued(engine, uuid)
     assert (row.status, row.reason) == ("failed", "limit: calls")
     assert thing.labels == ["coding agent failed"]
@@ -58,8 +58,8 @@ def test_the_settings_of_its_user(desk, tmp_path, job):
 def test_the_bot_is_taken_off(desk, tmp_path, job):
     """Between queue and run the bot was unassigned, which the run notices only if it had begun; then it stops."""
     thing = desk.fake.add(27)
-    with opened(desk, tmp_path) as engine, Setup(engine, desk.key(27), job) as setup:
-        work = setup.work()
+    with opened(desk, tmp_path) as engine, RunSetup(engine, desk.key(27), job) as setup:
+        work = setup.load_work()
         assert work.assigned
         thing.assignees.clear()
         row = setup.handler.handle(work)
@@ -71,7 +71,7 @@ def test_an_item_that_is_gone(desk, tmp_path, job):
     """The task fails with what the forge says."""
     thing = desk.fake.add(27)
     with opened(desk, tmp_path) as engine:
-        (uuid,) = fetch(engine, desk.source, job)
+        (uuid,) = enqueue_new_items(engine, desk.source, job)
         desk.fake.things.clear()
         row = run_queued(engine, uuid)
     assert (row.status, row.reason) == ("failed", SourceError.__name__)
@@ -84,5 +84,5 @@ def test_a_task_that_died_is_marked(desk, tmp_path, job):
     with opened(desk, tmp_path) as engine:
         with engine.start(desk.key(27)) as task:
             task.fail("The worker died 3 times.")
-        mark(engine.settings, task.row, job)
+        mark_task(engine.settings, task.row, job)
     assert "coding agent failed" in thing.labels

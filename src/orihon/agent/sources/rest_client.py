@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
 
-from orihon.agent.sources.prompt import word
+from orihon.agent.sources.issue_prompt import word
 from orihon.coerce import decode_json
 from orihon.errors import SettingsError, SourceError, UsageError
 from orihon.redaction import KnownSecrets, mask

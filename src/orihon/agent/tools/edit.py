@@ -16,9 +16,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.nearest import lines_with, nearest, numbered
-from orihon.agent.tools.watching import Seen, Watch
-from orihon.agent.tools.workspace import Place, Workspace, open_file, said
+from orihon.agent.tools.events import FileSeen, Watch
+from orihon.agent.tools.fuzzy_match import lines_with, nearest, numbered
+from orihon.agent.tools.workspace import Location, Workspace, make_tool_error, open_regular_file
 from orihon.errors import ToolError
 from orihon.redaction import masks_in
 from orihon.stores.files import sync, write_all
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 Allowed = Callable[[Change], None]
 
 
-def write(workspace: Workspace, asked: Write, allowed: Allowed, watch: Watch | None = None) -> str:
+def write(workspace: Workspace, asked: Write, allowed: Allowed, on_event: Watch | None = None) -> str:
     """Put a file there."""
     old, mark, path = _present(workspace, asked.path)
     _refuse_masks(asked.content, old or b"", "content")
@@ -65,20 +65,20 @@ def write(workspace: Workspace, asked: Write, allowed: Allowed, watch: Watch | N
     if change.old == change.new:
         return f"{path} is just so already."
     allowed(change)
-    _replace(workspace, asked.path, change, watch)
+    _replace(workspace, asked.path, change, on_event)
     lines = len(change.new.splitlines())
     before = "" if old is None else f", before {len(old.splitlines()):,}"
     return f"{'Made' if old is None else 'Wrote'} {path}: {lines:,} {'line' if lines == 1 else 'lines'}{before}."
 
 
-def edit(workspace: Workspace, asked: Edit, allowed: Allowed, watch: Watch | None = None) -> str:
+def edit(workspace: Workspace, asked: Edit, allowed: Allowed, on_event: Watch | None = None) -> str:
     """Replace one piece by another."""
     if not asked.old:
         raise ToolError("old is empty; give the text to replace, or use write for a whole file.")
     old, mark, path = _present(workspace, asked.path)
     if old is None:
-        with workspace.place(asked.path) as place:
-            open_file(place)  # which says what is wrong
+        with workspace.locate(asked.path) as place:
+            open_regular_file(place)  # which says what is wrong
     there = old or b""
     _refuse_masks(asked.old, there, "old")
     _refuse_masks(asked.new, there, "new")
@@ -94,7 +94,7 @@ def edit(workspace: Workspace, asked: Edit, allowed: Allowed, watch: Watch | Non
         raise ToolError(message)
     change = Change(path, there, there.replace(before, after), mark)
     allowed(change)
-    _replace(workspace, asked.path, change, watch)
+    _replace(workspace, asked.path, change, on_event)
     at = there.find(before)
     first = there.count(b"\n", 0, at) + 1
     shown = numbered(change.new, first - AROUND, first + after.count(b"\n") + AROUND)
@@ -134,28 +134,28 @@ def _like(data: bytes, old: bytes, *, bom: bool = True) -> bytes:
 def _present(workspace: Workspace, path: str) -> tuple[bytes | None, tuple[int, ...] | None, str]:
     """What is in a file now, how to recognise it, and its path; None when there is none."""
     try:
-        with workspace.place(path, change=True) as place:
+        with workspace.locate(path, writing=True) as place:
             if not place.name or _exists(place):
                 return *_content(place), place.path
             return None, None, place.path
     except ToolError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        return None, None, "/".join(workspace.parts(path))
+        return None, None, "/".join(workspace.split_path(path))
 
 
-def _exists(place: Place) -> bool:
+def _exists(place: Location) -> bool:
     try:
-        os.stat(place.name, dir_fd=place.within, follow_symlinks=False)
+        os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise said(error, place.path) from error
+        raise make_tool_error(error, place.path) from error
     return True
 
 
-def _content(place: Place) -> tuple[bytes, tuple[int, ...]]:
-    with os.fdopen(open_file(place), "rb") as file:
+def _content(place: Location) -> tuple[bytes, tuple[int, ...]]:
+    with os.fdopen(open_regular_file(place), "rb") as file:
         found = os.fstat(file.fileno())
         if not found.st_mode & 0o222:
             raise ToolError(f"{place.path} is read-only; somebody does not want it changed.")
@@ -169,21 +169,21 @@ def _mark(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _replace(workspace: Workspace, path: str, change: Change, watch: Watch | None) -> None:
+def _replace(workspace: Workspace, path: str, change: Change, on_event: Watch | None) -> None:
     """Put the new bytes in place in one step, unless somebody was faster."""
-    with workspace.place(path, change=True, make=True) as place:
+    with workspace.locate(path, writing=True, create=True) as place:
         try:
             mode = _check_unchanged(place, change)
             _put(place, change.new, mode)
         except OSError as error:
-            raise said(error, place.path) from error
-        if watch is not None:
-            watch(Seen(place.path, change.new, wrote=True, before=change.old))
+            raise make_tool_error(error, place.path) from error
+        if on_event is not None:
+            on_event(FileSeen(place.path, change.new, wrote=True, before=change.old))
 
 
-def _check_unchanged(place: Place, change: Change) -> os.stat_result | None:
+def _check_unchanged(place: Location, change: Change) -> os.stat_result | None:
     try:
-        now = os.stat(place.name, dir_fd=place.within, follow_symlinks=False)
+        now = os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         now = None
     if (None if now is None else _mark(now)) != change.mark or (now is not None and not stat.S_ISREG(now.st_mode)):
@@ -191,10 +191,10 @@ def _check_unchanged(place: Place, change: Change) -> os.stat_result | None:
     return now
 
 
-def _put(place: Place, data: bytes, like: os.stat_result | None) -> None:
+def _put(place: Location, data: bytes, like: os.stat_result | None) -> None:
     temporary = f".orihon-{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666, dir_fd=place.within)  # the umask has its say about a new file
+    fd = os.open(temporary, flags, 0o666, dir_fd=place.dir_fd)  # the umask has its say about a new file
     try:
         try:
             if like is not None:
@@ -205,8 +205,8 @@ def _put(place: Place, data: bytes, like: os.stat_result | None) -> None:
             sync(fd)
         finally:
             os.close(fd)
-        os.replace(temporary, place.name, src_dir_fd=place.within, dst_dir_fd=place.within)
+        os.replace(temporary, place.name, src_dir_fd=place.dir_fd, dst_dir_fd=place.dir_fd)
     except BaseException:
         with suppress(OSError):
-            os.unlink(temporary, dir_fd=place.within)
+            os.unlink(temporary, dir_fd=place.dir_fd)
         raise

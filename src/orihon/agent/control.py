@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from orihon.agent.loop import PauseAsked, StopAsked
-from orihon.agent.signals import handle
+from orihon.agent.loop import PauseRequested, StopRequested
+from orihon.agent.signals import install_handler
 from orihon.agent.sources.base import Arrivals
 from orihon.context.transcript import quoted
 from orihon.errors import SourceError
@@ -39,23 +39,23 @@ class Forge(Protocol):
     def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool: ...
 
 
-def signal_files(settings: PauseResume, uuid: str) -> list[Path]:
+def pause_files(settings: PauseResume, uuid: str) -> list[Path]:
     """The files that ask a task to pause: the one for all, and its own beside it."""
     everybody = Path(settings.signal_file)
     return [everybody, everybody.with_name(f"{everybody.name}.{uuid}")] if settings.enabled else []
 
 
-def asked_to_pause(settings: PauseResume, uuid: str) -> Path | None:
+def find_pause_file(settings: PauseResume, uuid: str) -> Path | None:
     """The file that asks a task to pause, if there is one; only people remove it."""
-    return next((path for path in signal_files(settings, uuid) if path.exists()), None)
+    return next((path for path in pause_files(settings, uuid) if path.exists()), None)
 
 
-def stop_file(settings: PauseResume, uuid: str) -> Path:
+def stop_file_path(settings: PauseResume, uuid: str) -> Path:
     """The file that asks a task to stop; it goes when the task has stopped."""
     return Path(settings.signal_file).with_name(f"stop_signal.{uuid}")
 
 
-def write_signal(path: Path, text: str = "") -> None:
+def write_signal_file(path: Path, text: str = "") -> None:
     """Create a file that asks a task to pause or to stop, for its owner alone."""
     with disk_errors(f"{path} cannot be written"):
         if not path.parent.exists():
@@ -64,34 +64,34 @@ def write_signal(path: Path, text: str = "") -> None:
             file.write(text)
 
 
-def stop_file_check(settings: PauseResume) -> Callable[[Task], None]:
+def make_stop_file_check(settings: PauseResume) -> Callable[[Task], None]:
     """Stop when the file asks for it."""
 
     def check(task: Task) -> None:
         if not settings.enabled:
             return
         try:
-            reason = stop_file(settings, task.uuid).read_text(encoding="utf-8", errors="replace")
+            reason = stop_file_path(settings, task.uuid).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return
-        raise StopAsked(reason[:MAX_REASON].strip() or "by the user")
+        raise StopRequested(reason[:MAX_REASON].strip() or "by the user")
 
     return check
 
 
-def pause_check(settings: PauseResume, reason: str = "") -> Callable[[Task], None]:
+def make_pause_check(settings: PauseResume, reason: str = "") -> Callable[[Task], None]:
     """Pause as long as a file asks for it."""
     turns = _every(settings.check_interval)
 
     def check(task: Task) -> None:
-        found = asked_to_pause(settings, task.uuid) if turns() else None
+        found = find_pause_file(settings, task.uuid) if turns() else None
         if found is not None:
-            raise PauseAsked(reason or f"{found} is there")
+            raise PauseRequested(reason or f"{found} is there")
 
     return check
 
 
-def stop_check(
+def make_stop_check(
     source: Forge, settings: TaskStop, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[Task], None]:
     """Stop when the bot was taken off the assignees; that it was one of them is known from the log."""
@@ -102,12 +102,12 @@ def stop_check(
             return
         was_assigned = True if task.history.view.state.notes.get(ASSIGNED) is True else None
         if not source.is_wanted(task.row.key, was_assigned=was_assigned):
-            raise StopAsked("no longer assigned")
+            raise StopRequested("no longer assigned")
 
     return check
 
 
-def comment_check(source: Forge, clock: Callable[[], float] = time.monotonic) -> Callable[[Task], None]:
+def make_comment_check(source: Forge, clock: Callable[[], float] = time.monotonic) -> Callable[[Task], None]:
     """New and changed comments become messages; which were read is kept with the task."""
     seconds = _seldom(COMMENTS_SECONDS, clock)
 
@@ -165,12 +165,12 @@ class Drain:
 
     def __call__(self, _: Task) -> None:
         if self.asked:
-            raise PauseAsked(DRAINED)
+            raise PauseRequested(DRAINED)
 
     def listen(self) -> None:
         """Hear SIGTERM, by which a worker asks its children to pause, and SIGINT from now on."""
         signal.signal(signal.SIGTERM, self._hear)
-        handle(self._hear, signal.SIGINT)
+        install_handler(self._hear, signal.SIGINT)
 
     def _hear(self, number: int, _: object) -> None:
         if self.asked:

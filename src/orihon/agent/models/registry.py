@@ -67,8 +67,8 @@ def _remote(provider: str, model: str, settings: Settings, cache: Path | None, p
     kind = _KINDS[provider]
     _check_address(section.base_url, provider)
     speaks = _loaded(kind)
-    failures = importlib.import_module("orihon.agent.models.failures")
-    remote = importlib.import_module("orihon.agent.models.remote")
+    failures = importlib.import_module("orihon.agent.models.errors")
+    remote = importlib.import_module("orihon.agent.models.client")
     address = str(shown(section.base_url)) or kind.address
     account = failures.Account(f"{provider}:{model}", f"llm.{provider}", kind.variable, address)
     api = speaks(

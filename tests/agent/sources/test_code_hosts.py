@@ -79,7 +79,7 @@ class TestFinding:
 
     def test_a_huge_answer_is_refused(self, desk, monkeypatch):
         """An answer that would fill the memory ends in an error, and the next one is read."""
-        monkeypatch.setattr("orihon.agent.sources.http.MAX_ANSWER_BYTES", 50_000)
+        monkeypatch.setattr("orihon.agent.sources.rest_client.MAX_ANSWER_BYTES", 50_000)
         thing = desk.fake.add(1, body="x" * 100_000)
         with pytest.raises(SourceError, match="more than 50,000 bytes"):
             desk.source.get(desk.key(1))

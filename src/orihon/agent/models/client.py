@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import httpx2
 
-from orihon.agent.models.base import AGAIN, Tell, was_cut
+from orihon.agent.models.base import RESTART_NOTICE, Tell, was_cut
 from orihon.agent.models.cache import ReplyCache
-from orihon.agent.models.failures import UNREADABLE, Account, Told, failure_of, unreadable
+from orihon.agent.models.errors import UNREADABLE, Account, Told, failure_of, unreadable
 from orihon.agent.models.patience import Failure, Patience
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError
@@ -77,9 +77,9 @@ class RemoteModel:
         """Provider and model."""
         return self.api.account.name
 
-    def reply(self, window: Window, *, tell: Tell | None = None) -> dict[str, Any]:
+    def reply(self, window: Window, *, on_text: Tell | None = None) -> dict[str, Any]:
         """The whole reply to a window."""
-        reply = self._answer(self.api.request(window), tell)
+        reply = self._answer(self.api.request(window), on_text)
         self._look_at_usage(window, reply_of(reply))
         return reply
 
@@ -94,21 +94,21 @@ class RemoteModel:
         """Let go of connections."""
         self.api.close()
 
-    def _answer(self, request: Request, tell: Tell | None) -> dict[str, Any]:
+    def _answer(self, request: Request, on_text: Tell | None) -> dict[str, Any]:
         found = self.cache.get(self.name, request) if self.cache is not None else None
         if found is not None:
             text = reply_of(found).text
-            if tell is not None and text:
-                tell(text)
+            if on_text is not None and text:
+                on_text(text)
             return found
-        reply = self.patience.insist(_Attempts(self, request, tell))
+        reply = self.patience.insist(_Attempts(self, request, on_text))
         if was_cut(reply):
             _check_cut(self.name, reply)
         elif self.cache is not None:
             self.cache.put(self.name, request, reply)
         return reply
 
-    def heard(self, request: Request, until: float, tell: Tell) -> dict[str, Any]:
+    def heard(self, request: Request, until: float, on_text: Tell) -> dict[str, Any]:
         """One try: send, listen to the end; Failure when there is none."""
         gathering, account = self.api.gathering(), self.api.account
         began = False
@@ -118,7 +118,7 @@ class RemoteModel:
                 with _reading(account):
                     text = gathering.take(event)
                 if text:
-                    tell(text)
+                    on_text(text)
         with _reading(account):
             reply = gathering.whole()
             if reply is not None:
@@ -176,8 +176,8 @@ def _reading(account: Account) -> Iterator[None]:
 class _Attempts:
     """The tries of one request."""
 
-    def __init__(self, model: RemoteModel, request: Request, tell: Tell | None) -> None:
-        self._model, self._request, self._tell = model, request, tell
+    def __init__(self, model: RemoteModel, request: Request, on_text: Tell | None) -> None:
+        self._model, self._request, self._on_text = model, request, on_text
         self._told = self._broken = False
 
     def __call__(self, until: float) -> dict[str, Any]:
@@ -194,13 +194,13 @@ class _Attempts:
         raise AssertionError
 
     def _say(self, text: str) -> None:
-        if self._tell is None:
+        if self._on_text is None:
             return
         if self._broken:
             self._broken = False
-            self._tell(AGAIN)
+            self._on_text(RESTART_NOTICE)
         self._told = True
-        self._tell(text)
+        self._on_text(text)
 
 
 class _Bounded(httpx2.SyncByteStream):

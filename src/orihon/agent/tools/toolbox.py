@@ -21,19 +21,19 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from orihon.agent.tools.approval import Approval, Approve, Ask
-from orihon.agent.tools.listing import ListFiles, list_files
+from orihon.agent.tools.edit import Edit, Write, edit, write
+from orihon.agent.tools.events import ProgramRan, Watch
+from orihon.agent.tools.list_files import ListFiles, list_files
 from orihon.agent.tools.mcp import Servers
-from orihon.agent.tools.reading import Read, read
+from orihon.agent.tools.read import Read, read
 from orihon.agent.tools.search import Search, search
 from orihon.agent.tools.shell import RunShell, Shell, Tell
-from orihon.agent.tools.watching import Ran, Watch
 from orihon.agent.tools.workspace import Workspace
-from orihon.agent.tools.writing import Edit, Write, edit, write
 from orihon.errors import ToolError
 from orihon.settings.schema import McpServer
 from orihon.task.runs import PendingCall
 
-OWN: dict[str, type[msgspec.Struct]] = {
+BUILTIN_TOOLS: dict[str, type[msgspec.Struct]] = {
     "read": Read,
     "write": Write,
     "edit": Edit,
@@ -58,38 +58,38 @@ class Toolbox:
         servers: Sequence[McpServer] = (),
         shell_timeout: float = SHELL_SECONDS,
         environ: Mapping[str, str] | None = None,
-        watch: Watch | None = None,
+        on_event: Watch | None = None,
     ) -> None:
         self.environ = dict(os.environ if environ is None else environ)
         self.approval = Approval(approve, ask)
-        self.servers = Servers(servers, taken=(*OWN, "unfold", "recall"))
+        self.servers = Servers(servers, taken=(*BUILTIN_TOOLS, "unfold", "recall"))
         self.workspace = Workspace(workspace)
         self.shell = Shell(self.workspace.root, self.environ, shell_timeout)
-        self.watch = watch
+        self.on_event = on_event
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """What the model is told about every tool; servers are started to be asked for theirs."""
-        return [*(_schema(name) for name in OWN), *self.servers.schemas()]
+        return [*(_schema(name) for name in BUILTIN_TOOLS), *self.servers.schemas()]
 
     def origins(self) -> dict[str, list[str]]:
         """The names of the tools by where they come from: our own under "", and those of each server under its name."""
-        return {"": list(OWN), **self.servers.by_server()}
+        return {"": list(BUILTIN_TOOLS), **self.servers.by_server()}
 
-    def run(self, call: PendingCall, *, tell: Tell | None = None) -> Any:  # noqa: PLR0911 - one for each tool
+    def run(self, call: PendingCall, *, on_output: Tell | None = None) -> Any:  # noqa: PLR0911 - one for each tool
         """Carry out a call; `tell` hears what a command says while it runs. A ToolError says why it failed."""
-        if call.name not in OWN:
+        if call.name not in BUILTIN_TOOLS:
             return self._run_foreign(call)
-        asked = arguments(call, OWN[call.name])
+        asked = arguments(call, BUILTIN_TOOLS[call.name])
         match asked:
             case Read():
-                return read(self.workspace, asked, self.watch)
+                return read(self.workspace, asked, self.on_event)
             case Write():
                 allowed = partial(self.approval.check_change, "write")
-                return write(self.workspace, asked, allowed, self.watch)
+                return write(self.workspace, asked, allowed, self.on_event)
             case Edit():
                 allowed = partial(self.approval.check_change, "edit")
-                return edit(self.workspace, asked, allowed, self.watch)
+                return edit(self.workspace, asked, allowed, self.on_event)
             case Search():
                 return search(self.workspace, asked, self.environ)
             case ListFiles():
@@ -97,13 +97,13 @@ class Toolbox:
             case RunShell():
                 self.approval.check("run", f"the command {asked.command[:80]!a}", f"Run this?\n{asked.command}")
                 with self._heard("shell"):
-                    return self.shell.run(asked, tell)
+                    return self.shell.run(asked, on_output)
         raise AssertionError(asked)
 
     def _run_foreign(self, call: PendingCall) -> Any:
         tool = self.servers.tool(call.name)
         if tool is None:
-            names = ", ".join([*OWN, *self.servers.names()])
+            names = ", ".join([*BUILTIN_TOOLS, *self.servers.names()])
             raise ToolError(f"There is no tool {call.name!a}; there are {names}.")
         if not tool.read_only:
             self.approval.check("run", call.name, f"Call {call.name}?\n{call.text}")
@@ -113,12 +113,12 @@ class Toolbox:
     @contextmanager
     def _heard(self, name: str) -> Iterator[None]:
         """Whoever watches hears of a program before it runs and after it, also of one that fails."""
-        watch = self.watch or (lambda _: None)
-        watch(Ran(name, is_over=False))
+        on_event = self.on_event or (lambda _: None)
+        on_event(ProgramRan(name, is_over=False))
         try:
             yield
         finally:
-            watch(Ran(name, is_over=True))
+            on_event(ProgramRan(name, is_over=True))
 
     def close(self) -> None:
         """End the servers and everything the shell started."""
@@ -146,7 +146,7 @@ def arguments(call: PendingCall, kind: type[A]) -> A:
 
 @cache
 def _schema(name: str) -> dict[str, Any]:
-    kind = OWN[name]
+    kind = BUILTIN_TOOLS[name]
     described = msgspec.json.schema(kind)["$defs"][kind.__name__]
     parameters = {key: described[key] for key in ("type", "properties", "required", "additionalProperties")}
     about = " ".join((kind.__doc__ or "").split())

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.watching import MAX_BYTES, Seen, Watch
+from orihon.agent.tools.events import MAX_BYTES, FileSeen, Watch
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 from orihon.records import Part
@@ -41,10 +41,10 @@ class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: Annotated[str, Meta(description="Which lines: 40-90, 40- or 40. All, if empty.")] = ""
 
 
-def read(workspace: Workspace, asked: Read, watch: Watch | None = None) -> str | list[Part]:
+def read(workspace: Workspace, asked: Read, on_event: Watch | None = None) -> str | list[Part]:
     """What is in a file, as a model can use it."""
     first, last = range_of(asked.lines)
-    with workspace.file(asked.path) as (fd, place), os.fdopen(os.dup(fd), "rb") as file:
+    with workspace.open_file(asked.path) as (fd, place), os.fdopen(os.dup(fd), "rb") as file:
         begin = file.read(SNIFFED)
         kind = next((kind for kind, magic in _PICTURES.items() if magic.match(begin)), None)
         size = os.fstat(fd).st_size
@@ -53,9 +53,9 @@ def read(workspace: Workspace, asked: Read, watch: Watch | None = None) -> str |
         if b"\0" in begin:
             message = f"{place.path} is binary ({size:,} bytes); use the shell to look at it, for example with `file`."
             raise ToolError(message)
-        if watch is not None and size <= MAX_BYTES:
+        if on_event is not None and size <= MAX_BYTES:
             file.seek(0)
-            watch(Seen(place.path, file.read(MAX_BYTES)))
+            on_event(FileSeen(place.path, file.read(MAX_BYTES)))
         return _page(file, size, first, last)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from orihon.agent.sources.prompt import word
+from orihon.agent.sources.issue_prompt import word
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError, SettingsError, SourceError
 from orihon.settings import load as config
@@ -46,7 +46,7 @@ def settings_for(platform: str, user: str, settings: Settings, *, fetch: Fetch |
         _check(platform, user)
         if api.file:
             return _of_file(platform, user, settings)
-        return _of_service(platform, user, settings, fetch or get)
+        return _of_service(platform, user, settings, fetch or fetch_bounded)
     except OrihonError as error:
         log.warning("The settings of %s are not used: %s %s", word(user), error, error.hint)
     except Exception as error:  # noqa: BLE001 - whatever a service does, the task runs
@@ -55,7 +55,9 @@ def settings_for(platform: str, user: str, settings: Settings, *, fetch: Fetch |
     return settings
 
 
-def get(url: str, headers: Mapping[str, str], timeout_seconds: float, *, who: str = SERVICE) -> tuple[int, bytes]:
+def fetch_bounded(
+    url: str, headers: Mapping[str, str], timeout_seconds: float, *, who: str = SERVICE
+) -> tuple[int, bytes]:
     """Status and body of one request; redirects are not followed, because the key would go along."""
     import httpx2  # noqa: PLC0415 - loaded once it is needed
 

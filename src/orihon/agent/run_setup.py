@@ -1,8 +1,8 @@
 """Everything that one run needs, built from the settings and its job, and closed again: model, tools, source, handler.
 
-    target = target_of("https://github.com/acme/shop/issues/27", settings)
-    with Setup(engine, target.key, job, user="alice") as setup:
-        row = setup.handler.handle(setup.work())
+    target = parse_target("https://github.com/acme/shop/issues/27", settings)
+    with RunSetup(engine, target.key, job, user="alice") as setup:
+        row = setup.handler.handle(setup.load_work())
 
 The settings are those of the user whose task it is; see `users`. A queued task is run by `run_queued`.
 """
@@ -14,26 +14,24 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Self, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from orihon.agent import queue
-from orihon.agent.checks import DRAINED, asked_to_pause
+from orihon.agent.control import DRAINED, find_pause_file
 from orihon.agent.handler import OUTCOMES, TaskHandler, Work, tell
 from orihon.agent.loop import Limits, Watch
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
 from orihon.agent.sources import Item, Source, open_source
 from orihon.agent.sources.base import same
-from orihon.agent.sources.local import BOT, Local
+from orihon.agent.sources.local import BOT
 from orihon.agent.tools.approval import Ask
-from orihon.agent.tools.box import Toolbox
-from orihon.agent.users import settings_for
+from orihon.agent.tools.toolbox import Toolbox
+from orihon.agent.user_settings import settings_for
 from orihon.codec import now
 from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
-from orihon.ingest import sanitiser_for
 from orihon.records import TaskRow
 from orihon.settings.schema import Forge, Settings
 from orihon.task.task import HANDOFF_KEY, Task
@@ -41,69 +39,10 @@ from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
-PUBLIC = {"github": "github.com", "gitlab": "gitlab.com"}
 Check = Callable[[Task], None]
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to be worked on."""
-
-    key: TaskKey
-    request: str = ""
-    file: str = ""
-
-
-def targets_of(text: str, settings: Settings) -> list[Target]:
-    """What is meant by a text, a Markdown file, a directory of them, or the URL of an issue or a pull request."""
-    if text.strip().lower().startswith(("http://", "https://")) and len(text.split()) == 1:
-        return [Target(key=key_of(text.strip(), settings))]
-    local = Local(text, sanitiser=sanitiser_for(settings))
-    if local.path is None:
-        return [Target(key=local.keys()[0], request=text)]
-    if not local.path.is_dir():
-        return [Target(key=local.keys()[0], file=str(local.path.resolve()))]
-    return [Target(key=item.key, file=str(Path(item.url).resolve())) for item in local.find()]
-
-
-def target_of(text: str, settings: Settings) -> Target:
-    """The one thing that is meant."""
-    if len(text) < 4096 and "\n" not in text and Path(text).is_dir():  # noqa: PLR2004 - the longest path
-        raise UsageError(f"{text!a} is a directory.", hint="Name one of its files; `orihon enqueue` takes them all.")
-    return targets_of(text, settings)[0]
-
-
-def key_of(url: str, settings: Settings) -> TaskKey:
-    """The item at a URL: https://github.com/acme/shop/issues/27, or GitLab's …/-/merge_requests/3."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise UsageError(f"{url[:200]!a} is no address ({error}).", hint="Copy it from the browser.") from error
-    path = [part for part in parts.path.split("/") if part and part != "-"]
-    forge = next((name for name in PUBLIC if parts.hostname in _hosts(name, getattr(settings, name))), "")
-    if not forge:
-        raise UsageError(
-            f"No forge of the settings is at {str(parts.hostname)!a}.",
-            hint="Set `github.base_url` or `gitlab.base_url`; others are at github.com and gitlab.com.",
-        )
-    kinds = {"issues": "issue", "pull": "pull_request", "merge_requests": "merge_request"}
-    place = next((at for at in range(2, len(path)) if path[at] in kinds and at + 1 < len(path)), None)
-    if place is None:
-        raise UsageError(
-            f"{url[:200]!a} is not the address of an issue or of a pull request.",
-            hint="Such as https://github.com/acme/shop/issues/27.",
-        )
-    owner, repo, kind, number = "/".join(path[: place - 1]), path[place - 1], kinds[path[place]], path[place + 1]
-    return TaskKey(task_source=forge, owner=owner, repo=repo, task_type=kind, task_id=number)
-
-
-def _hosts(name: str, forge: Forge) -> set[str | None]:
-    if not forge.base_url:
-        return {PUBLIC[name]}
-    host = urlsplit(forge.base_url).hostname or ""
-    return {host, host.removeprefix("api.")}
-
-
-class Setup:
+class RunSetup:
     """One run's model, tools, source and handler. Use it in a `with` block."""
 
     def __init__(
@@ -114,7 +53,7 @@ class Setup:
         *,
         user: str | None = None,
         uuid: str | None = None,
-        watch: Watch | None = None,
+        on_step: Watch | None = None,
         checks: Sequence[Check] = (),
         ask: Ask | None = None,
         ask_user: Callable[[Sequence[str]], str | None] | None = None,
@@ -126,9 +65,9 @@ class Setup:
         self._stack = ExitStack()
         try:
             self.source = self._opened_source()
-            self.model = self.opened_model(job.model)
+            self.model = self.open_model(job.model)
             summariser = self.settings.context_storage.summariser
-            self.summariser = self.opened_model(summariser).ask if summariser not in {"", "extractive"} else None
+            self.summariser = self.open_model(summariser).ask if summariser not in {"", "extractive"} else None
             self.tools = self._stack.enter_context(
                 Toolbox(job.workspace, approve=job.approve, ask=ask, servers=self.settings.mcp_servers if mcp else ())
             )
@@ -141,7 +80,7 @@ class Setup:
                 limits=self._limits(),
                 planning=self.settings.planning.enabled if job.plan is None else job.plan,
                 checks=checks,
-                watch=watch,
+                on_step=on_step,
                 options=self.options,
                 summariser=self.summariser,
                 workspace=job.workspace,
@@ -165,7 +104,7 @@ class Setup:
             "context_length": self.job.context_length or length,
         }
 
-    def work(self) -> Work:
+    def load_work(self) -> Work:
         """What the task is told first; a forge is asked what stands there now."""
         notes = {queue.WORK: msgspec.to_builtins(self.job)}
         if self.source is None:
@@ -182,7 +121,7 @@ class Setup:
             notes=notes,
         )
 
-    def went_on(self, row: TaskRow) -> None:
+    def advance_script(self, row: TaskRow) -> None:
         """Say to a model that follows a script how far it is."""
         begin_after = getattr(self.model, "begin_after", None)
         if begin_after is None:
@@ -192,7 +131,7 @@ class Setup:
         if said or row.started_at is not None:
             begin_after(said)
 
-    def opened_model(self, name: str) -> Model:
+    def open_model(self, name: str) -> Model:
         """A model by its name; it is closed with the rest."""
         model = open_model(name, self.settings)
         self._stack.callback(_close_model, model)
@@ -209,7 +148,7 @@ class Setup:
         self.close()
 
     def _opened_source(self) -> Source | None:
-        source = opened_source(self.key, self.job, self.settings)
+        source = open_task_source(self.key, self.job, self.settings)
         if source is not None:
             self._stack.callback(source.close)
         return source
@@ -231,7 +170,7 @@ class Setup:
         return bool(bot) and any(same(name, bot) for name in item.assignees)
 
 
-def opened_source(key: TaskKey, job: Job, settings: Settings) -> Source | None:
+def open_task_source(key: TaskKey, job: Job, settings: Settings) -> Source | None:
     """Where a task came from; a text has nobody who hears of it."""
     if key.task_source == "local":
         return open_source("local", settings, what=Path(job.file)) if job.file else None
@@ -245,13 +184,13 @@ def _close_model(model: Model) -> None:
         log.debug("%s", error)
 
 
-def resume(setup: Setup, row: TaskRow) -> TaskRow:
+def resume_run(setup: RunSetup, row: TaskRow) -> TaskRow:
     """Go on with a task in the foreground; a queued one is begun."""
-    found = asked_to_pause(setup.settings.pause_resume, row.uuid)
+    found = find_pause_file(setup.settings.pause_resume, row.uuid)
     if found is not None:
         raise UsageError(f"{found} asks the task to pause.", hint="`orihon unpause` takes it away.")
-    setup.went_on(row)
-    work = setup.work() if row.llm_call_count == 0 else None
+    setup.advance_script(row)
+    work = setup.load_work() if row.llm_call_count == 0 else None
     if row.status != "pending":
         return setup.handler.resume(row.uuid, work)
     task = queue.claim(setup.engine, row.uuid, **setup.options, tools=setup.tools.schemas, summariser=setup.summariser)
@@ -261,28 +200,28 @@ def resume(setup: Setup, row: TaskRow) -> TaskRow:
 
 
 def run_queued(
-    engine: Engine, uuid: str, *, watch: Watch | None = None, checks: Sequence[Check] = ()
+    engine: Engine, uuid: str, *, on_step: Watch | None = None, checks: Sequence[Check] = ()
 ) -> TaskRow | None:
     """Take a task out of the queue and run it; None when somebody else has it, or works on the same thing."""
-    row, job = engine.row(uuid), queue.job_of(engine, uuid)
+    row, job = engine.row(uuid), queue.load_job(engine, uuid)
     if row.status not in {"pending", "paused"}:
         return None
     if job is None:
         return _refuse(engine, uuid, UsageError("Nothing says what is to be done.", hint="Queue it again."))
     try:
-        setup = Setup(engine, row.key, job, user=row.user, uuid=row.uuid, watch=watch, checks=checks)
+        setup = RunSetup(engine, row.key, job, user=row.user, uuid=row.uuid, on_step=on_step, checks=checks)
     except OrihonError as error:
         return _refuse(engine, uuid, error, job)
     with setup:
         options = setup.options | {"tools": setup.tools.schemas, "summariser": setup.summariser}
         try:
-            work = setup.work() if row.llm_call_count == 0 else None
+            work = setup.load_work() if row.llm_call_count == 0 else None
         except SourceError as error:
             return _refuse(engine, uuid, error, job)
         task = queue.claim(setup.engine, uuid, **options)
         if task is None:
             return None
-        setup.went_on(row)
+        setup.advance_script(row)
         return setup.handler.carry_on(task, work)
 
 
@@ -292,27 +231,27 @@ def _refuse(engine: Engine, uuid: str, error: OrihonError, job: Job | None = Non
     if task is None:
         return None
     with task:
-        if job is None and queue.job_of(engine, uuid) is not None:  # it was just being queued
+        if job is None and queue.load_job(engine, uuid) is not None:  # it was just being queued
             task.update(status="pending", activity="")
         elif error.retryable:
             task.pause(f"{queue.FAILED}{error.message}")
         else:
             task.fail(f"{error.message} {error.hint}", reason=type(error).__name__)
     if job is not None and task.row.status == "failed":
-        mark(engine.settings, task.row, job)
+        mark_task(engine.settings, task.row, job)
     return task.row
 
 
-def announce(settings: Settings, one: queue.Recovered) -> None:
+def announce(settings: Settings, one: queue.RecoveredTask) -> None:
     """Say at its source that a task has ended whose process died."""
     if one.job is not None and one.row.status not in {"pending", "running"}:
-        mark(settings, one.row, one.job)
+        mark_task(settings, one.row, one.job)
 
 
-def mark(settings: Settings, row: TaskRow, job: Job) -> None:
+def mark_task(settings: Settings, row: TaskRow, job: Job) -> None:
     """Say at its source that a task has ended, where no handler could."""
     try:
-        source = opened_source(row.key, job, settings)
+        source = open_task_source(row.key, job, settings)
     except OrihonError as error:
         log.warning("%s could not be marked as %s: %s", row.key, row.status, error)
         return

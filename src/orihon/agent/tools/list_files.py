@@ -43,11 +43,15 @@ class ListFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def list_files(workspace: Workspace, asked: ListFiles, environ: Mapping[str, str]) -> str:
     """One directory, or all files below it that fit a pattern."""
-    fits = pattern_of(asked.glob)
-    with workspace.directory(asked.path) as (fd, where):
-        below = sorted(name for name in files(workspace, where, fd, environ) if fits is None or fits.fits(name))
+    pattern = pattern_of(asked.glob)
+    with workspace.open_directory(asked.path) as (fd, where):
+        below = sorted(
+            name for name in iter_files(workspace, where, fd, environ) if pattern is None or pattern.matches(name)
+        )
         top = "" if where == "." else f"{where}/"
-        lines = below if fits is not None else _one_level(workspace, [name.removeprefix(top) for name in below], where)
+        lines = (
+            below if pattern is not None else _one_level(workspace, [name.removeprefix(top) for name in below], where)
+        )
     if not lines:
         return f"There are no files in {where}{f' that fit {asked.glob}' if asked.glob else ''}."
     more = len(lines) - MAX_LISTED
@@ -58,7 +62,7 @@ def list_files(workspace: Workspace, asked: ListFiles, environ: Mapping[str, str
 def pattern_of(text: str) -> Pattern | None:
     """The pattern that a model gave; one that cannot be read is refused."""
     try:
-        return globs.pattern_of(text) if text.strip() else None
+        return globs.compile_glob(text) if text.strip() else None
     except GlobError as error:
         raise ToolError(f"The glob {text!a:.200} cannot be read: {error}.") from error
 
@@ -66,7 +70,7 @@ def pattern_of(text: str) -> Pattern | None:
 def _one_level(workspace: Workspace, names: list[str], where: str) -> list[str]:
     counts = Counter(name.split("/", 1)[0] for name in names if "/" in name)
     directories = [f"{name}/  {count:,} {'file' if count == 1 else 'files'}" for name, count in sorted(counts.items())]
-    with workspace.directory(where) as (fd, _):
+    with workspace.open_directory(where) as (fd, _):
         return directories + [f"{name}  {_size(name, fd)}" for name in names if "/" not in name]
 
 
@@ -81,7 +85,7 @@ def _size(name: str, within: int) -> str:
     return f"{found.st_size:,} bytes"
 
 
-def files(workspace: Workspace, where: str, fd: int, environ: Mapping[str, str]) -> Iterator[str]:
+def iter_files(workspace: Workspace, where: str, fd: int, environ: Mapping[str, str]) -> Iterator[str]:
     """The files below a directory, as paths from the workspace on; at most as many as a search can look at."""
     known = _known_to_git(workspace, where, environ)
     names = iter(known) if known else _walked(workspace, where, fd)
@@ -137,7 +141,7 @@ def _rules_above(workspace: Workspace, top: str) -> list[Rule]:
     found: list[Rule] = []
     for depth in range(len(names)):
         base = "/".join(names[:depth])
-        with suppress(ToolError), workspace.directory(base or ".") as (fd, _):
+        with suppress(ToolError), workspace.open_directory(base or ".") as (fd, _):
             found += _rules_in(fd, base)
     return found
 

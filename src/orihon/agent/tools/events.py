@@ -8,7 +8,7 @@ from typing import NamedTuple
 MAX_BYTES = 20_000_000  # a larger file is not shown to whoever watches
 
 
-class Seen(NamedTuple):
+class FileSeen(NamedTuple):
     """The model knows a file: it has read it, or written it in the place of what was there `before`."""
 
     path: str
@@ -17,11 +17,11 @@ class Seen(NamedTuple):
     before: bytes | None = None  # None for a file that was made
 
 
-class Ran(NamedTuple):
+class ProgramRan(NamedTuple):
     """A command, or a tool of a server, is about to run, or is over; in between it may change anything."""
 
     name: str
     is_over: bool
 
 
-Watch = Callable[[Seen | Ran], None]
+Watch = Callable[[FileSeen | ProgramRan], None]

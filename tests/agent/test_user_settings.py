@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from orihon.agent.users import settings_for
+from orihon.agent.user_settings import settings_for
 from orihon.settings.schema import Settings
 from orihon.settings.section import Secret, changed
 
