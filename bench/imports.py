@@ -19,7 +19,7 @@ from orihon import codec
 from orihon.context.repair import repair
 from orihon.context.wire import anthropic, gemini, openai, responses
 from orihon.errors import UsageError
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.blobs import whole
 from orihon.ops.bring import Brought, bring, told_again
 from orihon.ops.formats import format_of
@@ -62,7 +62,7 @@ def main() -> None:
 def _figures(path: Path) -> dict[str, int]:
     with open_store("memory:") as store:
         began = time.perf_counter()
-        brought = bring(Desk(store, Principal("bench"), through="bench"), Settings(), path)
+        brought = bring(AuthorizedStore(store, Principal("bench"), command="bench"), Settings(), path)
         ms = (time.perf_counter() - began) * 1000
         windows = [invalid for task in brought for invalid in _invalid(store, task)]
         return {

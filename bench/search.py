@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from bench.messages import text
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.search import Wanted, search
 from orihon.ops.search.index import remove
 from orihon.ops.search.place import index_path
@@ -86,8 +86,8 @@ def _searches(url: str) -> None:
 
 
 def _search(store: Store, query: str, who: Principal | None = None) -> int:
-    desk = Desk(store, who or Principal("root", admin=True), through="bench")
-    return len(search(desk, Wanted(text=query)))
+    authorized = AuthorizedStore(store, who or Principal("root", admin=True), command="bench")
+    return len(search(authorized, Wanted(text=query)))
 
 
 def _timed(work: Callable[[], int]) -> tuple[float, int]:

@@ -14,8 +14,7 @@ import msgspec
 from orihon.cli import COMMANDS, cli
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
-from orihon.ops.ls import Listed, Page
-from orihon.ops.show import Overview
+from orihon.ops.listing import Overview, TaskListing, TaskPage
 from orihon.ops.similar import Similar
 from orihon.ops.stats import Measure, Statistics, User
 from orihon.records import TaskRow
@@ -119,8 +118,8 @@ object per line is printed as soon as it is known. Characters that steer a termi
 OBJECTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "copy": (Copied,),
     "doctor": (Finding,),
-    "ls": (Page, Listed),
-    "similar": (Similar, Listed),
+    "ls": (TaskPage, TaskListing),
+    "similar": (Similar, TaskListing),
     "show": (Overview, TaskRow),
     "stats": (Statistics, User, Measure),
 }

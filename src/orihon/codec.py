@@ -85,8 +85,13 @@ _LONE_ESCAPE = re.compile(
 
 
 def now() -> str:
-    """The time, in the one form that is stored: UTC, microseconds, fixed width, so that text order is time order."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    """Return the current time as it is stored."""
+    return format_time(datetime.now(UTC))
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time in the stored form: UTC, microseconds, fixed width, so that text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def encode_line(record: Record) -> bytes:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.clean import clean
 from orihon.ops.doctor import examine
 from orihon.records import Message
@@ -45,7 +45,9 @@ def everything(store):
 def cleaned(place, days):
     now = datetime.fromisoformat(ENDED) + timedelta(days=days)
     with open_store(place, Options(report=lambda _: None)) as store:
-        return clean(Desk(store, Principal("root", admin=True), through="clean"), Settings(), now=now.astimezone(UTC))
+        return clean(
+            AuthorizedStore(store, Principal("root", admin=True), command="clean"), Settings(), now=now.astimezone(UTC)
+        )
 
 
 @pytest.mark.parametrize("how", ["kill before", "kill half", "kill after"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.backup import backup
 from orihon.ops.clean import clean
 from orihon.ops.doctor import examine
@@ -51,12 +51,12 @@ def test_nothing_is_lost(tmp_path, kind):
             for _ in range(WRITERS)
         ]
         try:
-            desk = Desk(store, ROOT, through="clean")
-            done = [clean(desk, Settings(), emergency=True) for _ in range(3)]
+            authorized = AuthorizedStore(store, ROOT, command="clean")
+            done = [clean(authorized, Settings(), emergency=True) for _ in range(3)]
             backups = [
-                backup(desk, tmp_path / "backups", now=datetime.now(UTC) + timedelta(days=day)) for day in (0, 1)
+                backup(authorized, tmp_path / "backups", now=datetime.now(UTC) + timedelta(days=day)) for day in (0, 1)
             ]
-            done.append(clean(desk, Settings(), emergency=True))
+            done.append(clean(authorized, Settings(), emergency=True))
             said = sum(int(writer.communicate(timeout=60)[0]) for writer in writers)
         finally:
             for writer in writers:

@@ -8,7 +8,7 @@ import orihon
 from orihon import TaskKey
 from orihon.agent.tools.environment import reduced
 from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
-from orihon.ops.access import Desk, Principal, opened_desk, principal
+from orihon.ops.access import AuthorizedStore, Principal, open_authorized_store, principal
 from orihon.settings.schema import Access, Settings
 from orihon.settings.section import Secret
 from orihon.stores.audit import audit_of
@@ -28,12 +28,12 @@ def engine(request, url_at, tmp_path):
         yield engine
 
 
-def desk(engine, who, through="test"):
-    return Desk(engine.store, who, through=through, audit=audit_of(engine.store))
+def authorized(engine, who, command="test"):
+    return AuthorizedStore(engine.store, who, command=command, audit=audit_of(engine.store))
 
 
 def test_a_user_sees_only_his_own(engine):
-    mine = desk(engine, ALICE)
+    mine = authorized(engine, ALICE)
     assert [row.user for row in mine.rows()] == ["alice"]
     assert list(mine.rows(Query(user="bob"))) == []
     assert mine.row("aaaa").uuid == IDS["alice"], "another's task makes a beginning not ambiguous"
@@ -44,15 +44,15 @@ def test_a_user_sees_only_his_own(engine):
 
 
 def test_an_administrator_sees_all(engine):
-    assert {row.user for row in desk(engine, ROOT).rows()} == {"alice", "bob"}
+    assert {row.user for row in authorized(engine, ROOT).rows()} == {"alice", "bob"}
     with pytest.raises(UsageError, match="Several"):
-        desk(engine, ROOT).row("aaaa")
+        authorized(engine, ROOT).row("aaaa")
 
 
 def test_each_look_is_written_down_and_masked(engine):
-    looking = desk(engine, BOB, through="show")
+    looking = authorized(engine, BOB, command="show")
     looking.reader(IDS["bob"])
-    looking.looked("search", query="password=hunter2hunter2 sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789")
+    looking.record_access("search", query="password=hunter2hunter2 sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789")
     written = list(audit_of(engine.store).lines())
     lines = [json.loads(line) for line in written]
     assert [(line["user"], line["through"], line["at"]) for line in lines] == [
@@ -108,12 +108,12 @@ def test_a_token_of_two_users_is_nobodys():
 
 
 def test_only_an_administrator_may(engine):
-    desk(engine, ROOT).require_admin("read the audit")
+    authorized(engine, ROOT).require_admin("read the audit")
     with pytest.raises(UsageError, match="administrator may read the audit"):
-        desk(engine, ALICE).require_admin("read the audit")
+        authorized(engine, ALICE).require_admin("read the audit")
 
 
 def test_a_desk_makes_no_store(tmp_path):
     with pytest.raises(UsageError):
-        opened_desk(Settings(), tmp_path / "nowhere", through="ls")
+        open_authorized_store(Settings(), tmp_path / "nowhere", command="ls")
     assert not (tmp_path / "nowhere").exists()

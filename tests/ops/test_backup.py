@@ -14,12 +14,11 @@ import msgspec
 import pytest
 
 from orihon.errors import LeaseHeld, NotFound, OrihonError, UsageError
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.backup import backup
-from orihon.ops.clean import clean
+from orihon.ops.clean import clean, keep_task
 from orihon.ops.copy import copy
 from orihon.ops.generation import entries, generations
-from orihon.ops.keep import keep
 from orihon.ops.restore import restore
 from orihon.records import Message
 from orihon.redaction import MASKS
@@ -38,16 +37,16 @@ TASK = new_task()
 
 
 @pytest.fixture(params=STORES)
-def desk(request, url_at, tmp_path):
+def authorized(request, url_at, tmp_path):
     with open_store(url_at(request.param, tmp_path)) as store:
-        yield Desk(store, ROOT, through="backup")
+        yield AuthorizedStore(store, ROOT, command="backup")
 
 
 @pytest.fixture
 def files(tmp_path):
-    """A desk over plain files, for what does not depend on the store."""
+    """A authorized over plain files, for what does not depend on the store."""
     with open_store(tmp_path / "contexts") as store:
-        yield Desk(store, ROOT, through="backup")
+        yield AuthorizedStore(store, ROOT, command="backup")
 
 
 def a_task(store, text="words ", days=1, **fields):
@@ -65,38 +64,38 @@ def days(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["again", "sqlite:///again.db"])
-def test_all_comes_back_in_any_store(desk, tmp_path, other):
+def test_all_comes_back_in_any_store(authorized, tmp_path, other):
     """Every record, blob and row, after the store is lost; what has not ended is not in it."""
-    uuids = [a_task(desk.store, status=status) for status in ("completed", "stopped", "failed")]
-    running = a_task(desk.store, status="paused")
-    done = backup(desk, tmp_path / "backups", now=NOW)
+    uuids = [a_task(authorized.store, status=status) for status in ("completed", "stopped", "failed")]
+    running = a_task(authorized.store, status="paused")
+    done = backup(authorized, tmp_path / "backups", now=NOW)
     assert (done.tasks, done.written, done.failures) == (3, 3, [])
     with open_store(other.replace("again", str(tmp_path / "again"))) as target:
-        back = restore(tmp_path / "backups", Desk(target, ROOT, through="restore"))
+        back = restore(tmp_path / "backups", AuthorizedStore(target, ROOT, command="restore"))
         assert (back.restored, back.equal, back.failures) == (3, 0, [])
-        compared = copy(desk.store, target, tasks=uuids)
+        compared = copy(authorized.store, target, tasks=uuids)
         assert (compared.appended, compared.failures, compared.broken) == (0, [], 0)
         assert running not in {row.uuid for row in target.find()}
-        again = restore(tmp_path / "backups", Desk(target, ROOT, through="restore"))
+        again = restore(tmp_path / "backups", AuthorizedStore(target, ROOT, command="restore"))
         assert (again.restored, again.equal, again.failures) == (0, 3, [])
 
 
-def test_what_has_not_changed_is_not_copied_again(desk, tmp_path):
+def test_what_has_not_changed_is_not_copied_again(authorized, tmp_path):
     """It is the same file under a second name; a compressed task has not changed, a kept or cut one has."""
-    same, kept = a_task(desk.store, days=10), a_task(desk.store, days=9)
-    backup(desk, tmp_path / "backups", now=NOW)
-    clean(desk, Settings(), now=NOW)
-    keep(desk, kept)
-    new = a_task(desk.store)
-    done = backup(desk, tmp_path / "backups", now=NOW + timedelta(days=1))
+    same, kept = a_task(authorized.store, days=10), a_task(authorized.store, days=9)
+    backup(authorized, tmp_path / "backups", now=NOW)
+    clean(authorized, Settings(), now=NOW)
+    keep_task(authorized, kept)
+    new = a_task(authorized.store)
+    done = backup(authorized, tmp_path / "backups", now=NOW + timedelta(days=1))
     assert (done.tasks, done.written, done.unchanged) == (3, 2, 1)
     first, second = (tmp_path / "backups" / day / "tasks" for day in ("2024-06-01", "2024-06-02"))
     assert (first / f"{same}.orihon").samefile(second / f"{same}.orihon")
     assert not (first / f"{kept}.orihon").samefile(second / f"{kept}.orihon")
     assert (second / f"{new}.orihon").exists()
-    clean(desk, Settings(), now=NOW, older_than=10 - 1)
-    assert backup(desk, tmp_path / "backups", now=NOW + timedelta(days=2)).written == 1  # the stub
-    backup(desk, tmp_path / "backups", now=NOW + timedelta(days=3))
+    clean(authorized, Settings(), now=NOW, older_than=10 - 1)
+    assert backup(authorized, tmp_path / "backups", now=NOW + timedelta(days=2)).written == 1  # the stub
+    backup(authorized, tmp_path / "backups", now=NOW + timedelta(days=3))
     assert len(days(tmp_path)) == 4
 
 
@@ -130,11 +129,11 @@ def test_one_task(files, tmp_path):
     """Backed up alone it leaves the others in the generation; restored alone, the others stay away."""
     first, second = a_task(files.store), a_task(files.store, days=3)
     backup(files, tmp_path / "backups", now=NOW)
-    keep(files, first)
+    keep_task(files, first)
     done = backup(files, tmp_path / "backups", tasks=[first[:8]], now=NOW)
     assert (done.tasks, done.written, done.carried) == (2, 1, 1)
     with open_store(tmp_path / "again") as target:
-        there = Desk(target, ROOT, through="restore")
+        there = AuthorizedStore(target, ROOT, command="restore")
         assert restore(tmp_path / "backups", there, tasks=[second[:8]]).restored == 1
         assert [row.uuid for row in target.find()] == [second]
         with pytest.raises(NotFound):
@@ -144,47 +143,47 @@ def test_one_task(files, tmp_path):
         backup(files, tmp_path / "backups", tasks=[paused])
 
 
-def test_a_cleaned_task_gets_its_records_back(desk, tmp_path):
+def test_a_cleaned_task_gets_its_records_back(authorized, tmp_path):
     """The stub is filled again; its row says that it is whole."""
-    uuid = a_task(desk.store, days=40)
-    before = everything(desk.store, uuid)
-    backup(desk, tmp_path / "backups", now=NOW)
-    clean(desk, Settings(), now=NOW)
-    assert desk.store.row(uuid).archived == "stub"
-    assert restore(tmp_path / "backups", desk).restored == 1
-    assert everything(desk.store, uuid) == before
-    row = desk.store.row(uuid)
+    uuid = a_task(authorized.store, days=40)
+    before = everything(authorized.store, uuid)
+    backup(authorized, tmp_path / "backups", now=NOW)
+    clean(authorized, Settings(), now=NOW)
+    assert authorized.store.row(uuid).archived == "stub"
+    assert restore(tmp_path / "backups", authorized).restored == 1
+    assert everything(authorized.store, uuid) == before
+    row = authorized.store.row(uuid)
     assert (row.archived, row.packed_bytes) == ("", None)
-    clean(desk, Settings(), now=NOW, older_than=0)
-    clean(desk, Settings(), now=NOW + timedelta(days=60))
-    assert restore(tmp_path / "backups", desk).restored == 1
-    assert everything(desk.store, uuid) == before
+    clean(authorized, Settings(), now=NOW, older_than=0)
+    clean(authorized, Settings(), now=NOW + timedelta(days=60))
+    assert restore(tmp_path / "backups", authorized).restored == 1
+    assert everything(authorized.store, uuid) == before
 
 
-def test_nothing_is_overwritten(desk, tmp_path):
+def test_nothing_is_overwritten(authorized, tmp_path):
     """A task that was written, or kept, since the backup stays as it is, and the others come."""
-    written, kept, gone = (a_task(desk.store) for _ in range(3))
-    backup(desk, tmp_path / "backups", now=NOW)
-    with desk.store.lease(written) as lease:
+    written, kept, gone = (a_task(authorized.store) for _ in range(3))
+    backup(authorized, tmp_path / "backups", now=NOW)
+    with authorized.store.lease(written) as lease:
         lease.append(a_message("later"))
-    keep(desk, kept)
-    desk.store.delete(gone)
-    done = restore(tmp_path / "backups", desk)
+    keep_task(authorized, kept)
+    authorized.store.delete(gone)
+    done = restore(tmp_path / "backups", authorized)
     assert (done.restored, len(done.failures)) == (1, 2)
-    assert [message.text for message in desk.store.read(written, Message)][-1] == "later"
-    assert desk.store.row(kept).kept
+    assert [message.text for message in authorized.store.read(written, Message)][-1] == "later"
+    assert authorized.store.row(kept).kept
 
 
 def test_users(files, tmp_path):
     """Bob backs up and restores his own tasks, and learns nothing of others'."""
     mine, hers = a_task(files.store, user="bob"), a_task(files.store, user="alice")
-    bob = Desk(files.store, Principal("bob"), through="backup")
+    bob = AuthorizedStore(files.store, Principal("bob"), command="backup")
     assert backup(bob, tmp_path / "his", now=NOW).tasks == 1
     with pytest.raises(NotFound):
         backup(bob, tmp_path / "his", tasks=[hers], now=NOW)
     backup(files, tmp_path / "backups", now=NOW)
     with open_store(tmp_path / "again") as target:
-        there = Desk(target, Principal("bob"), through="restore")
+        there = AuthorizedStore(target, Principal("bob"), command="restore")
         assert restore(tmp_path / "backups", there).restored == 1
         assert [row.uuid for row in target.find()] == [mine]
         with pytest.raises(NotFound):
@@ -195,25 +194,25 @@ def test_one_backup_at_a_time(files, tmp_path):
     """The second is told who makes one."""
     a_task(files.store)
 
-    def tell(_):
+    def on_progress(_):
         with pytest.raises(LeaseHeld, match="makes a backup"):
             backup(files, tmp_path / "backups", now=NOW)
 
-    backup(files, tmp_path / "backups", now=NOW, tell=tell)
+    backup(files, tmp_path / "backups", now=NOW, on_progress=on_progress)
 
 
 def test_a_broken_task_is_named_and_its_last_copy_kept(files, tmp_path):
     """What cannot be read whole is not backed up anew; what the last generation has of it stays."""
     uuid, sound = a_task(files.store), a_task(files.store)
     backup(files, tmp_path / "backups", now=NOW)
-    keep(files, uuid)
+    keep_task(files, uuid)
     with (tmp_path / "contexts" / "completed" / uuid / "messages.jsonl").open("ab") as log:
         log.write(b"nonsense\n")
     done = backup(files, tmp_path / "backups", now=NOW + timedelta(days=1))
     assert uuid in done.failures[0]
     assert (done.tasks, done.carried, done.unchanged) == (2, 1, 1)
     with open_store(tmp_path / "again") as target:
-        assert restore(tmp_path / "backups", Desk(target, ROOT, through="restore")).restored == 2
+        assert restore(tmp_path / "backups", AuthorizedStore(target, ROOT, command="restore")).restored == 2
         assert len(everything(target, sound)[Message]) == 2
 
 
@@ -228,7 +227,7 @@ def test_a_file_that_rotted_is_written_anew(files, tmp_path):
     done = backup(files, tmp_path / "backups", now=NOW + timedelta(days=1))
     assert (done.written, done.unchanged) == (1, 0)
     with open_store(tmp_path / "again") as target:
-        there = Desk(target, ROOT, through="restore")
+        there = AuthorizedStore(target, ROOT, command="restore")
         assert "is not the file" in restore(tmp_path / "backups", there, generation="2024-06-01").failures[0]
         assert restore(tmp_path / "backups", there).restored == 1
 
@@ -313,7 +312,7 @@ def test_hostile_backups(files, tmp_path, name):
     backup(files, tmp_path / "backups", now=NOW)
     HOSTILE[name](tmp_path / "backups" / "2024-06-01", uuid)
     with open_store(tmp_path / "again") as target:
-        there = Desk(target, ROOT, through="restore")
+        there = AuthorizedStore(target, ROOT, command="restore")
         try:
             done = restore(tmp_path / "backups", there)
         except OrihonError as error:
@@ -331,14 +330,14 @@ def test_killed_while_it_backs_up(how):
     """Whenever it dies, the generations that were there can be restored, and the next backup is whole."""
     with fast_place() as place:
         with open_store(place / "contexts") as store:
-            desk = Desk(store, ROOT, through="backup")
+            authorized = AuthorizedStore(store, ROOT, command="backup")
             first = a_task(store)
-            backup(desk, place / "backups", now=NOW, keep=1)
+            backup(authorized, place / "backups", now=NOW, keep=1)
             second = a_task(store)
 
         def again(target):
             with open_store(place / "contexts") as store:
-                backup(Desk(store, ROOT, through="backup"), target, now=NOW + timedelta(days=1), keep=1)
+                backup(AuthorizedStore(store, ROOT, command="backup"), target, now=NOW + timedelta(days=1), keep=1)
 
         counted = shutil.copytree(place / "backups", place / "counted")
         with Faults() as faults:
@@ -347,7 +346,7 @@ def test_killed_while_it_backs_up(how):
             target = shutil.copytree(place / "backups", place / f"{at}")
             assert in_child(lambda _, target=target: again(target), Fault(at=at, how=how)).signal == signal.SIGKILL
             with open_store(place / f"{at}-out") as out:
-                there = Desk(out, ROOT, through="restore")
+                there = AuthorizedStore(out, ROOT, command="restore")
                 if generations(target):  # else it died between two names, which the next backup puts right
                     assert first in {row.uuid for row in out.find()} or restore(target, there).failures == []
                 again(target)
@@ -365,11 +364,11 @@ def test_killed_while_it_restores():
         with open_store(place / "contexts") as store:
             uuid = a_task(store)
             whole = everything(store, uuid)
-            backup(Desk(store, ROOT, through="backup"), place / "backups", now=NOW)
+            backup(AuthorizedStore(store, ROOT, command="backup"), place / "backups", now=NOW)
 
         def again(target):
             with open_store(target) as store:
-                return restore(place / "backups", Desk(store, ROOT, through="restore"))
+                return restore(place / "backups", AuthorizedStore(store, ROOT, command="restore"))
 
         with Faults() as faults:
             again(place / "counted")
@@ -416,7 +415,7 @@ def test_a_row_that_would_be_masked_today(tmp_path):
         done = copy(store, target)
         assert not done.failures
         assert target.row(TASK.uuid).final_summary == "log in with password: [PASSWORD]"
-        assert not backup(Desk(store, ROOT, through="backup"), tmp_path / "backups").failures
+        assert not backup(AuthorizedStore(store, ROOT, command="backup"), tmp_path / "backups").failures
 
 
 def test_a_backup_masks_as_its_store_does(tmp_path):
@@ -425,8 +424,8 @@ def test_a_backup_masks_as_its_store_does(tmp_path):
         with store.lease(TASK.uuid, create=TASK, status="running") as lease:
             lease.append(a_message(content="ask alice@corp.co.jp"))
             lease.update(status="completed", final_summary="ask alice@corp.co.jp")
-        desk = Desk(store, ROOT, through="backup")
-        assert not backup(desk, tmp_path / "backups").failures
+        authorized = AuthorizedStore(store, ROOT, command="backup")
+        assert not backup(authorized, tmp_path / "backups").failures
     with open_store(tmp_path / "again", Options(kinds=MASKS - {"EMAIL"})) as store:
-        restore(tmp_path / "backups", Desk(store, ROOT, through="restore"))
+        restore(tmp_path / "backups", AuthorizedStore(store, ROOT, command="restore"))
         assert store.row(TASK.uuid).final_summary == "ask alice@corp.co.jp"

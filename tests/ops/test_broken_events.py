@@ -11,7 +11,7 @@ from orihon.access import Principal
 from orihon.cli import main
 from orihon.context.events import problem
 from orihon.errors import Corrupt, UsageError
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.ops.backup import backup
 from orihon.ops.doctor import examine
 from orihon.ops.portable import read_portable, take_in, write_portable
@@ -128,10 +128,10 @@ def test_a_broken_event_is_left_out_with_a_note(broken, tmp_path, change):
         kept = [event.type for event in other.store.read(row.uuid, Event)]
         assert kept[0] == "checkpoint"
         assert "pin" in kept
-        desk = Desk(engine.store, Principal(user="me", admin=True), through="backup")
-        done = backup(desk, tmp_path / "backup")
+        authorized = AuthorizedStore(engine.store, Principal(user="me", admin=True), command="backup")
+        done = backup(authorized, tmp_path / "backup")
         assert (done.failures, done.tasks, len(done.notes)) == ([], 1, 1)
-        again = backup(desk, tmp_path / "backup")
+        again = backup(authorized, tmp_path / "backup")
         assert (again.failures, again.unchanged) == ([], 1)
     found = [one for one in examine(url) if one.level == "problem"]
     assert len(found) == 1

@@ -13,9 +13,8 @@ import pytest
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound, UsageError
 from orihon.inheritance import prepare
-from orihon.ops.access import Desk, Principal
-from orihon.ops.clean import clean
-from orihon.ops.keep import keep
+from orihon.ops.access import AuthorizedStore, Principal
+from orihon.ops.clean import clean, keep_task
 from orihon.ops.search import index_some
 from orihon.ops.search.place import index_path
 from orihon.records import Message
@@ -36,9 +35,9 @@ def ago(days):
 
 
 @pytest.fixture(params=STORES)
-def desk(request, url_at, tmp_path):
+def authorized(request, url_at, tmp_path):
     with open_store(url_at(request.param, tmp_path)) as store:
-        yield Desk(store, Principal("root", admin=True), through="clean")
+        yield AuthorizedStore(store, Principal("root", admin=True), command="clean")
 
 
 def aged(store, days, status="completed", **fields):
@@ -56,9 +55,9 @@ def there(store, uuid):
     return row.archived or "whole"
 
 
-def test_what_happens_after_how_many_days(desk):
+def test_what_happens_after_how_many_days(authorized):
     """Compressed after 7, cut down after 30, gone after 90; a failed one is gone after 30."""
-    store = desk.store
+    store = authorized.store
     packed = "gzip" if store.archives else "whole"
     expected = {}
     for status in ("completed", "stopped", "failed"):
@@ -75,9 +74,9 @@ def test_what_happens_after_how_many_days(desk):
             expected[aged(store, days, status)] = left
     for status in ("pending", "running", "paused"):
         expected[aged(store, 100, status)] = "whole"
-    planned = clean(desk, SETTINGS, now=NOW, dry_run=True)
+    planned = clean(authorized, SETTINGS, now=NOW, dry_run=True)
     assert {there(store, uuid) for uuid in expected} == {"whole"}
-    done = clean(desk, SETTINGS, now=NOW)
+    done = clean(authorized, SETTINGS, now=NOW)
     assert {uuid: there(store, uuid) for uuid in expected} == expected
     assert (done.deleted, done.reduced) == (5, 4)
     assert done.compressed == (6 if store.archives else 0)
@@ -85,9 +84,9 @@ def test_what_happens_after_how_many_days(desk):
         getattr(planned, name) for name in ("deleted", "reduced", "compressed", "kept", "held")
     ]
     assert done.interrupted == 1  # nobody holds the running one
-    again = clean(desk, SETTINGS, now=NOW)
+    again = clean(authorized, SETTINGS, now=NOW)
     assert (again.deleted, again.reduced, again.compressed) == (0, 0, 0)
-    later = clean(desk, SETTINGS, now=NOW + timedelta(days=90))
+    later = clean(authorized, SETTINGS, now=NOW + timedelta(days=90))
     assert later.left == {
         "pending": 1,
         "running": 0,
@@ -98,124 +97,124 @@ def test_what_happens_after_how_many_days(desk):
     }
 
 
-def test_an_emergency(desk):
+def test_an_emergency(authorized):
     """After 14 days all goes, and all the rest is compressed."""
-    young, middle, old = (aged(desk.store, days) for days in (0.5, 13, 15))
-    clean(desk, SETTINGS, now=NOW, emergency=True)
-    packed = "gzip" if desk.store.archives else "whole"
-    assert [there(desk.store, uuid) for uuid in (young, middle, old)] == [packed, packed, "stub"]
+    young, middle, old = (aged(authorized.store, days) for days in (0.5, 13, 15))
+    clean(authorized, SETTINGS, now=NOW, emergency=True)
+    packed = "gzip" if authorized.store.archives else "whole"
+    assert [there(authorized.store, uuid) for uuid in (young, middle, old)] == [packed, packed, "stub"]
 
 
-def test_older_than(desk):
+def test_older_than(authorized):
     """Other days than those of the settings."""
-    first, second = aged(desk.store, 2), aged(desk.store, 4)
-    clean(desk, SETTINGS, now=NOW, older_than=3)
-    assert [there(desk.store, uuid) for uuid in (first, second)] == ["whole", "stub"]
-    clean(desk, SETTINGS, now=NOW, older_than=0)
-    assert there(desk.store, first) == "stub"
+    first, second = aged(authorized.store, 2), aged(authorized.store, 4)
+    clean(authorized, SETTINGS, now=NOW, older_than=3)
+    assert [there(authorized.store, uuid) for uuid in (first, second)] == ["whole", "stub"]
+    clean(authorized, SETTINGS, now=NOW, older_than=0)
+    assert there(authorized.store, first) == "stub"
     with pytest.raises(UsageError):
-        clean(desk, SETTINGS, older_than=-1)
+        clean(authorized, SETTINGS, older_than=-1)
 
 
-def test_a_kept_task_is_never_touched(desk):
+def test_a_kept_task_is_never_touched(authorized):
     """Neither by age, nor in an emergency; after `unkeep` it is."""
-    uuid = aged(desk.store, 400)
-    assert keep(desk, uuid[:8]).kept
+    uuid = aged(authorized.store, 400)
+    assert keep_task(authorized, uuid[:8]).kept
     for emergency in (False, True):
-        assert clean(desk, SETTINGS, now=NOW, emergency=emergency).kept == 1
-    assert there(desk.store, uuid) == "whole"
-    assert not keep(desk, uuid, kept=False).kept
-    clean(desk, SETTINGS, now=NOW)
-    assert there(desk.store, uuid) == "nothing"
+        assert clean(authorized, SETTINGS, now=NOW, emergency=emergency).kept == 1
+    assert there(authorized.store, uuid) == "whole"
+    assert not keep_task(authorized, uuid, kept=False).kept
+    clean(authorized, SETTINGS, now=NOW)
+    assert there(authorized.store, uuid) == "nothing"
 
 
 def test_a_compressed_task_stays_compressed_when_it_is_kept(tmp_path):
     """Only its row changes."""
     with open_store(tmp_path / "contexts") as store:
-        desk = Desk(store, Principal("root", admin=True), through="keep")
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="keep")
         uuid = aged(store, 10)
-        clean(desk, SETTINGS, now=NOW)
-        keep(desk, uuid)
+        clean(authorized, SETTINGS, now=NOW)
+        keep_task(authorized, uuid)
         assert (tmp_path / "contexts" / "completed" / uuid / "messages.jsonl.gz").exists()
         assert store.row(uuid).kept
 
 
-def test_a_written_task_is_never_touched(desk):
+def test_a_written_task_is_never_touched(authorized):
     """Whoever holds it, whatever its age says; `keep` says why it cannot."""
-    uuid = aged(desk.store, 400)
-    with desk.store.lease(uuid):
-        done = clean(desk, SETTINGS, now=NOW)
+    uuid = aged(authorized.store, 400)
+    with authorized.store.lease(uuid):
+        done = clean(authorized, SETTINGS, now=NOW)
         assert (done.held, done.deleted) == (1, 0)
         with pytest.raises(LeaseHeld, match="Nothing was changed"):
-            keep(desk, uuid)
-    assert there(desk.store, uuid) == "whole"
+            keep_task(authorized, uuid)
+    assert there(authorized.store, uuid) == "whole"
 
 
 @pytest.mark.parametrize("change", ["kept", "resumed"])
-def test_who_changes_a_task_gets_ahead(desk, change):
+def test_who_changes_a_task_gets_ahead(authorized, change):
     """Between the look and the deed somebody keeps the task, or goes on with it."""
-    uuid = aged(desk.store, 40, "failed", reason="interrupted")
-    find = desk.store.find
+    uuid = aged(authorized.store, 40, "failed", reason="interrupted")
+    find = authorized.store.find
 
     def found(query=None):
         for row in list(find(query)):
             if query.ended_before and row.status == "failed":
                 if change == "kept":
-                    keep(desk, uuid)
+                    keep_task(authorized, uuid)
                 else:
-                    Engine(desk.store, SETTINGS).resume(uuid).pause()
+                    Engine(authorized.store, SETTINGS).resume(uuid).pause()
             yield row
 
-    desk.store.find = found
-    done = clean(desk, SETTINGS, now=NOW)
+    authorized.store.find = found
+    done = clean(authorized, SETTINGS, now=NOW)
     assert (done.deleted, done.held) == (0, 1)
-    assert there(desk.store, uuid) == "whole"
+    assert there(authorized.store, uuid) == "whole"
 
 
-def test_a_stub_is_inherited_until_it_expires(desk):
+def test_a_stub_is_inherited_until_it_expires(authorized):
     """A new task on the same thing is told what the old one did, 60 days after its end, and not after 91."""
-    uuid = aged(desk.store, 60, summary="The basket was empty.")
-    clean(desk, SETTINGS, now=NOW)
-    assert there(desk.store, uuid) == "stub"
+    uuid = aged(authorized.store, 60, summary="The basket was empty.")
+    clean(authorized, SETTINGS, now=NOW)
+    assert there(authorized.store, uuid) == "stub"
     for days, expected in ((0, True), (31, False)):
         moment = NOW + timedelta(days=days)
-        clean(desk, SETTINGS, now=moment)
+        clean(authorized, SETTINGS, now=moment)
         found = prepare(
-            desk.store, TaskKey.parse(KEY), settings=ContextInheritance(), user="bob",
+            authorized.store, TaskKey.parse(KEY), settings=ContextInheritance(), user="bob",
             now=moment.isoformat(), counter=counter("estimate"), context_length=100_000,
         )  # fmt: skip
         assert (found is not None and "The basket was empty." in found.text) == expected
-    assert there(desk.store, uuid) == "nothing"
+    assert there(authorized.store, uuid) == "nothing"
 
 
-def test_nothing_stays_where_nothing_is_inherited(desk):
+def test_nothing_stays_where_nothing_is_inherited(authorized):
     """Without inheritance there is no reason for a stub."""
-    uuid = aged(desk.store, 31)
-    clean(desk, Settings(context_inheritance=ContextInheritance(enabled=False)), now=NOW)
-    assert there(desk.store, uuid) == "nothing"
+    uuid = aged(authorized.store, 31)
+    clean(authorized, Settings(context_inheritance=ContextInheritance(enabled=False)), now=NOW)
+    assert there(authorized.store, uuid) == "nothing"
 
 
-def test_a_user_cleans_his_own(desk):
+def test_a_user_cleans_his_own(authorized):
     """Somebody else's tasks are not touched, counted or recovered."""
-    mine, hers = aged(desk.store, 40, user="bob"), aged(desk.store, 40, user="alice")
-    running = aged(desk.store, 1, "running", user="alice")
-    bob = Desk(desk.store, Principal("bob"), through="clean")
+    mine, hers = aged(authorized.store, 40, user="bob"), aged(authorized.store, 40, user="alice")
+    running = aged(authorized.store, 1, "running", user="alice")
+    bob = AuthorizedStore(authorized.store, Principal("bob"), command="clean")
     assert clean(bob, SETTINGS, now=NOW, dry_run=True).reduced == 1
     done = clean(bob, SETTINGS, now=NOW)
     assert (done.reduced, done.interrupted, done.left["completed"]) == (1, 0, 1)
-    assert [there(desk.store, uuid) for uuid in (mine, hers)] == ["stub", "whole"]
-    assert desk.store.row(running).status == "running"
+    assert [there(authorized.store, uuid) for uuid in (mine, hers)] == ["stub", "whole"]
+    assert authorized.store.row(running).status == "running"
     with pytest.raises(NotFound):
-        keep(bob, hers)
+        keep_task(bob, hers)
 
 
 def test_a_broken_task_does_not_stop_the_rest(tmp_path):
     """What cannot be cleaned is named, and the others are."""
     with open_store(tmp_path / "contexts") as store:
-        desk = Desk(store, Principal("root", admin=True), through="clean")
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="clean")
         broken, sound = aged(store, 10), aged(store, 11)
         (tmp_path / "contexts" / "completed" / broken / "metadata.json").write_bytes(b"nonsense")
-        done = clean(desk, SETTINGS, now=NOW)
+        done = clean(authorized, SETTINGS, now=NOW)
         assert done.compressed == 1
         assert broken in done.failures[0]
         assert there(store, sound) == "gzip"
@@ -224,11 +223,11 @@ def test_a_broken_task_does_not_stop_the_rest(tmp_path):
 def test_an_interrupted_cut_is_finished(tmp_path):
     """A task that says `going` is finished by the next clean."""
     with open_store(tmp_path / "contexts") as store:
-        desk = Desk(store, Principal("root", admin=True), through="clean")
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="clean")
         uuid = aged(store, 40)
         with store.lease(uuid) as lease:
             lease.update(archived="going")
-        clean(desk, SETTINGS, now=NOW)
+        clean(authorized, SETTINGS, now=NOW)
         assert there(store, uuid) == "stub"
 
 
@@ -265,13 +264,13 @@ def test_the_commands(url_at, tmp_path, kind):
     assert "There is no task" in refused.stderr
 
 
-def test_keep_is_a_conflict_for_nobody(desk):
+def test_keep_is_a_conflict_for_nobody(authorized):
     """Keeping twice changes nothing, not even the fence."""
-    uuid = aged(desk.store, 1)
-    fence = keep(desk, uuid).fence
-    assert keep(desk, uuid).fence == fence
+    uuid = aged(authorized.store, 1)
+    fence = keep_task(authorized, uuid).fence
+    assert keep_task(authorized, uuid).fence == fence
     with pytest.raises(Conflict):
-        desk.store.delete(uuid, fence=fence - 1)
+        authorized.store.delete(uuid, fence=fence - 1)
 
 
 @pytest.mark.parametrize("kind", STORES[:3])
@@ -280,6 +279,6 @@ def test_what_is_gone_is_not_in_the_index_any_more(kind, url_at, tmp_path):
     with open_store(url_at(kind, tmp_path)) as store:
         gone, stays = aged(store, 100), aged(store, 1)
         assert index_some(store, 60)
-        clean(Desk(store, Principal("root", admin=True), through="clean"), SETTINGS, now=NOW)
+        clean(AuthorizedStore(store, Principal("root", admin=True), command="clean"), SETTINGS, now=NOW)
         with closing(sqlite3.connect(index_path(store))) as index:
             assert [uuid for (uuid,) in index.execute("SELECT uuid FROM tasks")] == [stays], f"without {gone}"

@@ -8,7 +8,7 @@ import pytest
 
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.compact import compact
 from orihon.records import Message
 from orihon.settings.schema import ContextStorage, Settings
@@ -19,9 +19,9 @@ KEY = TaskKey.parse("github/acme/shop/issue/27")
 
 
 @pytest.fixture(params=["jsonl", "sqlite", "postgres", "memory"])
-def desk(request, url_at, tmp_path):
+def authorized(request, url_at, tmp_path):
     with open_store(url_at(request.param, tmp_path)) as store:
-        yield Desk(store, Principal("root", admin=True), through="compact")
+        yield AuthorizedStore(store, Principal("root", admin=True), command="compact")
 
 
 def a_talk(store, turns=20, user="alice"):
@@ -35,46 +35,48 @@ def a_talk(store, turns=20, user="alice"):
     return task.uuid
 
 
-def test_the_window_gets_smaller(desk):
+def test_the_window_gets_smaller(authorized):
     """The log stays, the status stays, and the next sitting sees the summary."""
-    uuid = a_talk(desk.store)
-    said = [message.text for message in desk.store.read(uuid, Message)]
-    made = compact(desk, Settings(), uuid[:8], focus="basket_3.py")
+    uuid = a_talk(authorized.store)
+    said = [message.text for message in authorized.store.read(uuid, Message)]
+    made = compact(authorized, Settings(), uuid[:8], focus="basket_3.py")
     assert made.messages > 10
     assert made.summary_tokens < made.original_tokens
     assert made.window_tokens_after < made.window_tokens_before / 2
-    row = desk.store.row(uuid)
+    row = authorized.store.row(uuid)
     assert (row.status, row.activity, row.compression_count) == ("paused", "", 1)
-    assert [message.text for message in desk.store.read(uuid, Message)] == said
-    with Engine(desk.store, Settings()).resume(uuid) as task:
+    assert [message.text for message in authorized.store.read(uuid, Message)] == said
+    with Engine(authorized.store, Settings()).resume(uuid) as task:
         assert made.summary.splitlines()[1][:40] in str(task.window().openai())
-    again = a_talk(desk.store, turns=1)
-    nothing = compact(desk, Settings(), again)
+    again = a_talk(authorized.store, turns=1)
+    nothing = compact(authorized, Settings(), again)
     assert (nothing.messages, nothing.window_tokens_after) == (0, nothing.window_tokens_before)
 
 
-def test_who_is_refused(desk):
+def test_who_is_refused(authorized):
     """A task that runs, one that has ended, and one of somebody else."""
-    engine = Engine(desk.store, Settings())
-    with engine.start(KEY) as running, pytest.raises(LeaseHeld, match="while nobody writes it"):
-        compact(desk, Settings(), running.uuid)
+    engine = Engine(authorized.store, Settings())
+    with engine.start(KEY) as running, pytest.raises(LeaseHeld, match="only while it has no writer"):
+        compact(authorized, Settings(), running.uuid)
     with pytest.raises(Conflict, match="completed"):
-        compact(desk, Settings(), running.uuid)
+        compact(authorized, Settings(), running.uuid)
     with pytest.raises(NotFound):
-        compact(Desk(desk.store, Principal("bob"), through="compact"), Settings(), a_talk(desk.store))
+        compact(
+            AuthorizedStore(authorized.store, Principal("bob"), command="compact"), Settings(), a_talk(authorized.store)
+        )
 
 
-def test_the_model_of_the_settings(desk, tmp_path):
+def test_the_model_of_the_settings(authorized, tmp_path):
     """It writes the summary, and is told the focus; where it fails, the extractive one stands in and says so."""
     names = " ".join(f"basket_{turn}.py total_{turn}" for turn in range(20))
     script = tmp_path / "script.json"
     script.write_text(json.dumps([f"The talk was about baskets: {names}."]))
     settings = Settings(context_storage=ContextStorage(summariser=f"scripted:{script}"))
-    made = compact(desk, settings, a_talk(desk.store), focus="totals")
+    made = compact(authorized, settings, a_talk(authorized.store), focus="totals")
     assert made.summary.startswith("The talk was about baskets")
     assert (made.summariser, made.problems) == (f"scripted:{script}", ())
     script.write_text(json.dumps([{"status": 500, "error": "down"}] * 3))
-    failed = compact(desk, settings, a_talk(desk.store))
+    failed = compact(authorized, settings, a_talk(authorized.store))
     assert failed.problems
     assert failed.summary
 

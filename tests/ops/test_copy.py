@@ -236,11 +236,11 @@ def test_a_task_that_is_being_written(tmp_path, opened):
             lease.append(a_message(f"before {place}"))
         told = []
 
-        def tell(tally):
-            if tally.records:
+        def on_progress(progress):
+            if progress.records:
                 told.append(lease.append(a_message("meanwhile")))
 
-        copied = copy(source, target, tell=tell)
+        copied = copy(source, target, on_progress=on_progress)
         assert (copied.failures, copied.records) == ([], 50)
         assert "has a writer at the source" in copied.notes[0]
         lease.close()

@@ -10,7 +10,7 @@ import pytest
 
 import orihon
 from orihon.chat import book
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.bring import bring
 from orihon.ops.export import pages
 from orihon.ops.plain import plain
@@ -144,7 +144,7 @@ def test_openai_comes_back(tmp_path, reader):
     path = tmp_path / "chat.jsonl"
     path.write_text("".join(pages(reader, "openai")), encoding="utf-8")
     with open_store("memory:") as store:
-        (task,) = bring(Desk(store, Principal("alice"), through="test"), Settings(), path)
+        (task,) = bring(AuthorizedStore(store, Principal("alice"), command="test"), Settings(), path)
         assert [message.role for message in store.read(task.uuid, Message)][:3] == ["system", "user", "assistant"]
 
 

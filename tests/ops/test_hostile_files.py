@@ -20,14 +20,14 @@ from orihon.cli import cli
 from orihon.context.events import SCHEMAS, problem
 from orihon.engine import Engine
 from orihon.errors import Corrupt, OrihonError, UsageError
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.backup import backup
 from orihon.ops.bring import bring
 from orihon.ops.export import FORMATS, pages
 from orihon.ops.formats import SESSIONS
+from orihon.ops.listing import build_overview
 from orihon.ops.portable import write_portable
 from orihon.ops.restore import restore
-from orihon.ops.show import overview
 from orihon.records import Event
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
@@ -42,7 +42,7 @@ MOST = 300 if DEEP else 15
 
 
 def desk_of(store):
-    return Desk(store, ROOT, through="test")
+    return AuthorizedStore(store, ROOT, command="test")
 
 
 def value_of(text):
@@ -79,7 +79,7 @@ def used(store, uuid):
     """What people do with a task; a sentence is allowed, a traceback is not."""
     row = store.row(uuid)
     for act in (
-        lambda: overview(Reader(store, row)),
+        lambda: build_overview(Reader(store, row)),
         lambda: Reader(store, row).window().openai(),
         *(lambda name=name: "".join(pages(Reader(store, row), name)) for name in FORMATS),
         lambda: queue.load_job(Engine(store, Settings()), uuid),
@@ -371,7 +371,7 @@ def test_manifests_of_backups(tmp_path):
     with orihon.open("memory:", settings=Settings()) as engine:
         with engine.start("local/issue/x", uuid=UUID, user="alice") as task:
             task.add("user", "hello")
-        backup(Desk(engine.store, ROOT, through="test"), tmp_path / "backups")
+        backup(AuthorizedStore(engine.store, ROOT, command="test"), tmp_path / "backups")
     (manifest,) = (tmp_path / "backups").glob("*/manifest.jsonl")
     value = [json.loads(line) for line in manifest.read_text().splitlines()]
     for what, wrong in mutations(value, most=4 * MOST):

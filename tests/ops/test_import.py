@@ -10,7 +10,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
 from orihon.ops import bring as bringing
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.blobs import whole
 from orihon.ops.bring import bring, told_again
 from orihon.ops.export import pages
@@ -43,7 +43,7 @@ def memory():
 
 
 def desk_of(store, who=ALICE):
-    return Desk(store, who, through="test", audit=audit_of(store))
+    return AuthorizedStore(store, who, command="test", audit=audit_of(store))
 
 
 def written(tmp_path, text, name="session.jsonl"):

@@ -16,9 +16,9 @@ import pytest
 from orihon.agent.queue import Job, claim, enqueue
 from orihon.engine import Engine
 from orihon.errors import UsageError
-from orihon.ops.access import Desk, Principal
-from orihon.ops.metrics import served, text_of
-from orihon.ops.monitor import look
+from orihon.ops.access import AuthorizedStore, Principal
+from orihon.ops.metrics import MetricsServer
+from orihon.ops.monitor import check_store
 from orihon.settings.schema import Monitor, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
@@ -34,34 +34,34 @@ def settings(**limits):
 
 
 @pytest.fixture(params=STORES)
-def desk(request, url_at, tmp_path):
+def authorized(request, url_at, tmp_path):
     with open_store(url_at(request.param, tmp_path)) as store:
-        yield Desk(store, Principal("root", admin=True), through="monitor")
+        yield AuthorizedStore(store, Principal("root", admin=True), command="monitor")
 
 
 def levels(report):
     return {check.name: check.level for check in report.checks if check.level != "ok"}
 
 
-def test_an_empty_store_is_well(desk):
+def test_an_empty_store_is_well(authorized):
     """Nothing to say."""
-    report = look(desk, settings())
+    report = check_store(authorized, settings())
     assert (report.level, report.exit_code, levels(report)) == ("ok", 0, {})
     assert report.average_seconds is None
 
 
-def test_the_limits(desk):
+def test_the_limits(authorized):
     """One above each limit is told, and nothing at it."""
     for number in range(10):
-        a_run(desk.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
-    engine = Engine(desk.store, settings())
+        a_run(authorized.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
+    engine = Engine(authorized.store, settings())
     for _ in range(2):
         engine.start(KEY, queued=True).lease.close()
     running = engine.start(KEY)
     running.add("user", "hello")
-    assert levels(look(desk, settings(backlog=2))) == {}
-    report = look(
-        desk,
+    assert levels(check_store(authorized, settings(backlog=2))) == {}
+    report = check_store(
+        authorized,
         settings(backlog=1, failure_rate=0.09),
         now=datetime.now(UTC) + timedelta(hours=6, seconds=5),
     )
@@ -76,12 +76,12 @@ def test_the_limits(desk):
 def test_the_disk(tmp_path):
     """A warning and a critical limit, by what the files really take."""
     with open_store(tmp_path / "contexts") as store:
-        desk = Desk(store, Principal("root", admin=True), through="monitor")
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="monitor")
         a_run(store)
         (tmp_path / "contexts" / "search.db").write_bytes(b"x" * 100_000)
-        assert look(desk, settings()).disk_bytes > 100_000
-        assert levels(look(desk, settings(disk_warning_gb=0.0001))) == {"disk": "warning"}
-        report = look(desk, settings(disk_warning_gb=0.00005, disk_critical_gb=0.0001))
+        assert check_store(authorized, settings()).disk_bytes > 100_000
+        assert levels(check_store(authorized, settings(disk_warning_gb=0.0001))) == {"disk": "warning"}
+        report = check_store(authorized, settings(disk_warning_gb=0.00005, disk_critical_gb=0.0001))
         assert (report.level, report.exit_code, levels(report)) == ("critical", 2, {"disk": "critical"})
 
 
@@ -104,28 +104,28 @@ def test_what_died_is_settled(url_at, tmp_path, kind):
     assert died.signal == signal.SIGKILL
     (alone,) = died.said
     with open_store(url) as store:
-        desk = Desk(store, Principal("root", admin=True), through="monitor")
-        report = look(desk, Settings())
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="monitor")
+        report = check_store(authorized, Settings())
         assert sorted(report.interrupted) == sorted([alone, queued])
         assert "interrupted" in levels(report)
         row = store.row(alone)
         assert (row.status, row.reason) == ("failed", "interrupted")
         assert "Count the baskets" in (row.final_summary or "")
         assert (store.row(queued).status, store.row(queued).attempts) == ("pending", 1)
-        assert look(desk, Settings()).interrupted == []
+        assert check_store(authorized, Settings()).interrupted == []
 
 
-def test_who_works_is_left_alone(desk):
+def test_who_works_is_left_alone(authorized):
     """A running task whose holder lives is not touched."""
-    with Engine(desk.store, Settings()).start(KEY) as task:
-        assert look(desk, Settings()).interrupted == []
-        assert desk.store.row(task.uuid).status == "running"
+    with Engine(authorized.store, Settings()).start(KEY) as task:
+        assert check_store(authorized, Settings()).interrupted == []
+        assert authorized.store.row(task.uuid).status == "running"
 
 
-def test_only_an_administrator(desk):
+def test_only_an_administrator(authorized):
     """Others may not settle, nor count, what is not theirs."""
     with pytest.raises(UsageError, match="administrator"):
-        look(Desk(desk.store, Principal("alice"), through="monitor"), Settings())
+        check_store(AuthorizedStore(authorized.store, Principal("alice"), command="monitor"), Settings())
 
 
 def asked(port, path="/metrics", host=None):
@@ -135,21 +135,23 @@ def asked(port, path="/metrics", host=None):
     return answer.status, answer.read().decode()
 
 
-def test_prometheus_text(desk):
-    """Every line is a comment or a metric with a number, no name of a person or a task is in it, and Host counts."""
-    uuid = a_run(desk.store, user="alice")
-    text = text_of(look(desk, Settings()))
-    for line in text.splitlines():
-        assert re.fullmatch(r'# (HELP|TYPE) orihon_\w+ .+|orihon_\w+(\{\w+="\w+"\})? (NaN|[-+0-9.e]+)', line), line
-    assert 'orihon_tasks{status="completed"} 1' in text
-    assert "alice" not in text
-    assert uuid not in text
-    with served("127.0.0.1", 0, lambda: text) as port:
-        assert asked(port) == (200, text)
-        assert asked(port, "/")[0] == 404
-        assert asked(port, host="evil.example:80")[0] == 403
-        with pytest.raises(UsageError, match="in use"), served("127.0.0.1", port, lambda: text):
-            pass
+def test_prometheus_metrics(authorized):
+    """Each line is a comment or a metric; no name of a user or a task is in it; the Host header is checked."""
+    uuid = a_run(authorized.store, user="alice")
+    with MetricsServer("127.0.0.1", 0) as server:
+        assert asked(server.port) == (200, "")
+        server.report = check_store(authorized, Settings())
+        status, text = asked(server.port)
+        assert status == 200
+        for line in text.splitlines():
+            assert re.fullmatch(r'# (HELP|TYPE) orihon_\w+ .+|orihon_\w+(\{\w+="\w+"\})? (NaN|[-+0-9.e]+)', line), line
+        assert 'orihon_tasks{status="completed"} 1.0' in text
+        assert "alice" not in text
+        assert uuid not in text
+        assert asked(server.port, "/")[0] == 404
+        assert asked(server.port, host="evil.example:80")[0] == 403
+        with pytest.raises(UsageError, match="in use"):
+            MetricsServer("127.0.0.1", server.port)
 
 
 def orihon(*arguments, **options):
@@ -167,7 +169,7 @@ def test_once(tmp_path):
         a_run(store)
     well = orihon("--once", "--store", url, cwd=tmp_path)
     assert (well.returncode, well.stderr) == (0, "")
-    assert "  ok        0 tasks wait to be taken; 100 are allowed.\n" in well.stdout
+    assert "  ok        0 tasks pending; the limit is 100.\n" in well.stdout
     (tmp_path / "config.yaml").write_text("monitor:\n  disk_warning_gb: 0.000001\n  disk_critical_gb: 0.000002\n")
     told = orihon("--once", "--json", "--store", url, cwd=tmp_path)
     assert told.returncode == 2

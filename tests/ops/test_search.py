@@ -23,7 +23,7 @@ from orihon.agent.worker import Worker
 from orihon.cli import cli
 from orihon.cli.worker import _indexer
 from orihon.errors import UsageError
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.copy import copy
 from orihon.ops.search import Wanted, index_some, purge, search
 from orihon.ops.search.fill import fill
@@ -71,8 +71,8 @@ def task_of(store, *texts, status="completed", **task):
 
 
 def found(store, text, who=ROOT, **wanted):
-    desk = Desk(store, who, through="search", audit=audit_of(store))
-    return search(desk, Wanted(text=text, **wanted))
+    authorized = AuthorizedStore(store, who, command="search", audit=audit_of(store))
+    return search(authorized, Wanted(text=text, **wanted))
 
 
 def uuids(store, text, who=ROOT, **wanted):
@@ -327,8 +327,8 @@ def test_rebuild_and_modes(lasting):
     path = index_path(lasting)
     with closing(Index(path)) as index:
         index.note(mark="old")
-    desk = Desk(lasting, ROOT, through="search")
-    assert [one.uuid for one in search(desk, Wanted(text="zebra"), rebuild=True)] == [uuid]
+    authorized = AuthorizedStore(lasting, ROOT, command="search")
+    assert [one.uuid for one in search(authorized, Wanted(text="zebra"), rebuild=True)] == [uuid]
     with closing(Index(path)) as index:
         assert index.meta("mark") == ""
     for file in path.parent.glob(f"{path.name}*"):
@@ -489,13 +489,14 @@ def test_while_eight_write(opened, tmp_path, kind):
 
 SEARCHER = """
 import sys
-from orihon.ops.access import Desk, Principal
+from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.search import Wanted, search
 from orihon.stores import open_store
 with open_store(sys.argv[1]) as store:
     print("begins", flush=True)
     while True:
-        search(Desk(store, Principal("root", admin=True), through="test"), Wanted(text="zebra"), rebuild=True)
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="test")
+        search(authorized, Wanted(text="zebra"), rebuild=True)
 """
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from bench.many import fill as fill_many
 
-from orihon.ops.access import Desk, Principal
-from orihon.ops.stats import statistics
+from orihon.ops.access import AuthorizedStore, Principal
+from orihon.ops.stats import compute_statistics
 from orihon.stores import open_store
 from orihon.stores.base import Query
 from support.cli_store import IDS, KINDS, fill, said, url_of
@@ -84,7 +84,9 @@ def test_figures_of_many_tasks(tmp_path):
     now = datetime(2024, 3, 1, 12, tzinfo=UTC)
     fill_many(url, 300, messages=4, now=now)
     with open_store(url) as store:
-        found = statistics(Desk(store, Principal("root", admin=True), through="test"), Query(), today=now)
+        found = compute_statistics(
+            AuthorizedStore(store, Principal("root", admin=True), command="test"), Query(), today=now
+        )
         rows = list(store.find())
     assert found.tasks == 300 == sum(found.days.values()) == sum(user.tasks for user in found.users)
     assert found.by_status["failed"] == sum(row.status == "failed" for row in rows)

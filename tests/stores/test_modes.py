@@ -16,7 +16,7 @@ from orihon.agent.control import write_signal_file
 from orihon.agent.models.cache import ReplyCache
 from orihon.chat.terminal import typed
 from orihon.ingest import Sanitiser
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.ops.backup import backup
 from orihon.ops.portable import write_portable
 from orihon.settings.schema import Settings
@@ -108,8 +108,8 @@ def test_the_directory_of_another_user():
     def work(say):
         become_nobody()
         open_store(f"sqlite:///{place}/x.db").close()
-        with opened_desk(Settings(), f"sqlite:///{place}/x.db", through="test") as desk:
-            desk.looked("task", uuid="1")
+        with open_authorized_store(Settings(), f"sqlite:///{place}/x.db", command="test") as authorized:
+            authorized.record_access("task", uuid="1")
         say((place / "x.db.audit.jsonl").read_text())
 
     with fast_place() as place:
@@ -231,10 +231,10 @@ def make_everything(place: Path) -> None:
             play(store, TASK.uuid, lambda _: None)
             if store.archives:
                 store.archive(TASK.uuid, fence=store.row(TASK.uuid).fence)
-        with opened_desk(settings, url_of(kind, place / kind), through="test") as desk:
-            desk.looked("task", uuid=TASK.uuid)
-            backup(desk, place / "backups" / kind)
-            write_portable(desk.store, desk.row(TASK.uuid), place / f"{kind}.export")
+        with open_authorized_store(settings, url_of(kind, place / kind), command="test") as authorized:
+            authorized.record_access("task", uuid=TASK.uuid)
+            backup(authorized, place / "backups" / kind)
+            write_portable(authorized.store, authorized.row(TASK.uuid), place / f"{kind}.export")
     ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})
     typed.remember(place / "state" / "chat" / "typed.jsonl", "hello")
     write_signal_file(place / "signals" / "deep" / "stop_signal", "enough")

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from orihon.errors import NotFound, OrihonError, StoreUnavailable, UsageError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
@@ -127,14 +127,14 @@ def test_a_worker_works_on_all(url, roles, filled):
 def test_the_audit_can_be_added_to_and_not_read(url, roles, filled):
     """Everybody's looks are written down; neither a reader nor a worker learns of those of others or takes one back."""
     for role in roles:
-        with opened_desk(Settings(), as_role(url, role), through="show") as desk:
-            desk.reader(next(desk.rows()).uuid)
+        with open_authorized_store(Settings(), as_role(url, role), command="show") as authorized:
+            authorized.reader(next(authorized.rows()).uuid)
         with psycopg.connect(as_role(url, role), autocommit=True) as connection:
             for statement in ("SELECT * FROM audit", "UPDATE audit SET line = ''", "DELETE FROM audit"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement)
-    with opened_desk(Settings(), url, through="audit") as desk:
-        assert [look.uuid for look in looks(desk.audit, Filter(), 10)][:2] == filled[:2]
+    with open_authorized_store(Settings(), url, command="audit") as authorized:
+        assert [look.uuid for look in looks(authorized.audit, Filter(), 10)][:2] == filled[:2]
 
 
 def test_rights_are_replaced(url, roles, filled):

@@ -10,7 +10,7 @@ import msgspec
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import first_moment, last_moment, moment
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.settings.load import load
 from orihon.stores.audit import Filter, Look, looks
 from orihon.terminal import one_line
@@ -37,10 +37,10 @@ def audit(url: str | None, limit: int, *, as_json: bool, **chosen: Any) -> None:
     orihon audit --user alice --from 2024-01-01 --to 2024-01-31
     orihon audit --json --limit 100000 | jq -r .user | sort | uniq -c
     """
-    with opened_desk(load(), url, through="audit") as desk:
-        desk.require_admin("read the audit")
-        found = looks(desk.audit, Filter(**chosen), limit)
-        desk.looked("audit")
+    with open_authorized_store(load(), url, command="audit") as authorized:
+        authorized.require_admin("read the audit")
+        found = looks(authorized.audit, Filter(**chosen), limit)
+        authorized.record_access("audit")
     for look in found:
         if as_json:
             say_json(look.line)

@@ -11,10 +11,10 @@ from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import StoreError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.ops.backup import BackedUp
 from orihon.ops.backup import backup as back_up
-from orihon.ops.tally import Tally, counted
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 
 NICE = 10  # it only reads, so nobody ever waits for it
@@ -41,12 +41,14 @@ def backup(context: click.Context, directory: Path, uuids: tuple[str, ...], url:
     """
     settings = load()
     os.nice(NICE)
-    with opened_desk(settings, url, through="backup") as desk, Progress() as progress:
+    with open_authorized_store(settings, url, command="backup") as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records written, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks, {counter.records:,} records written, {amount(counter.size_bytes)}")
 
-        done = back_up(desk, directory, keep=settings.retention.backup_generations, tasks=uuids, tell=tell)
+        done = back_up(
+            authorized, directory, keep=settings.retention.backup_generations, tasks=uuids, on_progress=on_progress
+        )
     if as_json:
         say_json(done)
     else:
@@ -60,11 +62,12 @@ def _print(done: BackedUp) -> None:
     for sentence in done.failures:
         say_line(f"problem  {sentence}", err=True)
     say_line(
-        f"{done.generation}: {counted(done.tasks, 'task')}, {amount(done.size_bytes)}. "
-        f"Written, restored and compared: {counted(done.written, 'task')}, {counted(done.records, 'record')}, "
-        f"{amount(done.written_bytes)}. Unchanged: {counted(done.unchanged, 'task')}. {done.seconds:.1f} seconds."
+        f"{done.generation}: {format_count(done.tasks, 'task')}, {amount(done.size_bytes)}. "
+        f"Written, restored and compared: {format_count(done.written, 'task')}, "
+        f"{format_count(done.records, 'record')}, "
+        f"{amount(done.written_bytes)}. Unchanged: {format_count(done.unchanged, 'task')}. {done.seconds:.1f} seconds."
     )
     if done.carried:
-        say_line(f"As they were in the last generation: {counted(done.carried, 'task')}.")
+        say_line(f"As they were in the last generation: {format_count(done.carried, 'task')}.")
     if done.removed:
         say_line(f"Removed: {', '.join(done.removed)}.")

@@ -24,7 +24,7 @@ from orihon.cli.jobs import job, some_options
 from orihon.cli.output import say, say_line
 from orihon.engine import Engine
 from orihon.errors import UsageError
-from orihon.ops.access import Gate
+from orihon.ops.access import AccessGate
 from orihon.settings.load import load
 from orihon.terminal import language_of
 
@@ -75,9 +75,9 @@ def chat(
     made = job(options)
     directory = Path(made.workspace)
     settings = load()
-    gate = Gate(settings, options["store"], through="chat")
-    options["user"] = gate.user_of(options["user"])
-    with gate.engine() as engine:
+    gate = AccessGate(settings, options["store"], command="chat")
+    options["user"] = gate.owner_for(options["user"])
+    with gate.open_engine() as engine:
         if wants_list:
             engine.trail.looked("tasks", query={"directory": str(directory)})
             say(listed(engine, directory, words, user=options["user"]))

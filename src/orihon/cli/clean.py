@@ -10,10 +10,10 @@ from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import StoreError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.ops.clean import Cleaned
 from orihon.ops.clean import clean as clean_up
-from orihon.ops.tally import Tally, counted
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def clean(
     orihon clean --json | jq .freed_bytes
     """
     settings = load()
-    with opened_desk(settings, url, through="clean") as desk, Progress() as progress:
+    with open_authorized_store(settings, url, command="clean") as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{counted(tally.tasks, 'task')} cleaned")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{format_count(counter.tasks, 'task')} cleaned")
 
         def heard(one: RecoveredTask) -> None:
             from orihon.agent.run_setup import announce  # noqa: PLC0415 - seldom needed, and large
@@ -65,13 +65,13 @@ def clean(
             announce(settings, one)
 
         cleaned = clean_up(
-            desk,
+            authorized,
             settings,
             dry_run=dry_run,
             older_than=older_than,
             emergency=emergency,
-            recovered=heard,
-            tell=tell,
+            on_recovered=heard,
+            on_progress=on_progress,
         )
     if as_json:
         say_json(cleaned)
@@ -91,7 +91,7 @@ def _print(cleaned: Cleaned) -> None:
     )
     for name, count, meaning in lines:
         if count:
-            say_line(f"{name:12} {counted(count, 'task')}: {meaning}")
+            say_line(f"{name:12} {format_count(count, 'task')}: {meaning}")
     for sentence in cleaned.failures:
         say_line(f"problem      {sentence}", err=True)
     if cleaned.dry_run:

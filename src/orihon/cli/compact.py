@@ -6,10 +6,10 @@ import click
 
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say, say_json, say_line
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.ops.compact import Compacted
 from orihon.ops.compact import compact as summarise
-from orihon.ops.tally import counted
+from orihon.ops.progress import format_count
 from orihon.settings.load import load
 
 
@@ -31,8 +31,8 @@ def compact(uuid: str, focus: str, url: str | None, *, as_json: bool) -> None:
     orihon compact 550e8400 --json | jq .window_tokens_after
     """
     settings = load()
-    with opened_desk(settings, url, through="compact") as desk:
-        made = summarise(desk, settings, uuid, focus=focus)
+    with open_authorized_store(settings, url, command="compact") as authorized:
+        made = summarise(authorized, settings, uuid, focus=focus)
     if as_json:
         say_json(made)
     else:
@@ -47,7 +47,7 @@ def _print(made: Compacted) -> None:
         return
     say(f"{made.summary}\n")
     say_line(
-        f"{counted(made.messages, 'message')}, {made.original_tokens:,} tokens, are summarised in "
+        f"{format_count(made.messages, 'message')}, {made.original_tokens:,} tokens, are summarised in "
         f"{made.summary_tokens:,}. The window had {made.window_tokens_before:,} tokens and has "
         f"{made.window_tokens_after:,}."
     )

@@ -10,7 +10,7 @@ from orihon.errors import Conflict, UsageError
 from orihon.ops.access import require_admin
 from orihon.ops.copy import Copied
 from orihon.ops.copy import copy as copy_tasks
-from orihon.ops.tally import Tally, counted
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 from orihon.stores import open_store, options_of
 from orihon.stores.presence import require
@@ -41,7 +41,7 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
     settings = load()
-    require_admin(settings, "copy a store", source, through="copy")
+    require_admin(settings, "copy a store", source, command="copy")
     require(source)
     if target == "memory:":
         raise UsageError(
@@ -51,10 +51,10 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     options = options_of(settings)
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records read, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks, {counter.records:,} records read, {amount(counter.size_bytes)}")
 
-        copied = copy_tasks(origin, goal, tasks=tasks, tell=tell)
+        copied = copy_tasks(origin, goal, tasks=tasks, on_progress=on_progress)
     if as_json:
         say_json(copied)
     else:
@@ -68,13 +68,13 @@ def _print(copied: Copied) -> None:
     for sentence in copied.failures:
         say_line(f"problem  {sentence}", err=True)
     if copied.changed:
-        say_line(f"note     {counted(copied.changed, 'record')} had to be cleaned or masked on the way.")
+        say_line(f"note     {format_count(copied.changed, 'record')} had to be cleaned or masked on the way.")
     say_line(
-        f"Equal in both stores, compared one by one: {counted(copied.tasks, 'task')}, "
-        f"{counted(copied.records, 'record')}, {counted(copied.blobs, 'blob')}, {amount(copied.size_bytes)}. "
-        f"New in the target: {counted(copied.appended, 'record')}. {copied.seconds:.1f} seconds."
+        f"Equal in both stores, compared one by one: {format_count(copied.tasks, 'task')}, "
+        f"{format_count(copied.records, 'record')}, {format_count(copied.blobs, 'blob')}, {amount(copied.size_bytes)}. "
+        f"New in the target: {format_count(copied.appended, 'record')}. {copied.seconds:.1f} seconds."
     )
     if copied.broken:
-        say_line(f"{counted(copied.broken, 'line')} of the source could not be read and copied.", err=True)
+        say_line(f"{format_count(copied.broken, 'line')} of the source could not be read and copied.", err=True)
     if copied.failures:
-        say_line(f"{counted(len(copied.failures), 'task')} could not be copied.", err=True)
+        say_line(f"{format_count(len(copied.failures), 'task')} could not be copied.", err=True)

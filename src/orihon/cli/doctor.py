@@ -9,7 +9,7 @@ import click
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.ops.access import require_admin
-from orihon.ops.doctor import Finding, Tally, examine
+from orihon.ops.doctor import Finding, ProgressCounter, examine
 from orihon.settings.load import load
 
 PROBLEMS = 1
@@ -35,14 +35,14 @@ def doctor(context: click.Context, store: str | None, *, fix: bool, rebuild: boo
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
     settings = load()
-    require_admin(settings, "look at all of a store", store, through="doctor")
+    require_admin(settings, "look at all of a store", store, command="doctor")
     counts: Counter[str] = Counter()
     with Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks, {counter.records:,} records, {amount(counter.size_bytes)}")
 
-        for finding in examine(store or settings.store_url, fix=fix, rebuild=rebuild, tell=tell):
+        for finding in examine(store or settings.store_url, fix=fix, rebuild=rebuild, on_progress=on_progress):
             progress.clear()
             counts[finding.level] += 1
             counts["fixable"] += finding.level == "problem" and finding.fixable

@@ -13,10 +13,10 @@ import msgspec
 
 from orihon.chat import book, document
 from orihon.engine import Engine
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.ops.bring import Brought
 from orihon.ops.formats.source import SessionFile
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.ops.taskcopy import TaskCopy
 from orihon.records import Message, TaskRow
 from orihon.settings.schema import Settings
@@ -28,13 +28,13 @@ NAME = "conversation"
 _OPENING = b'{"format":"orihon-conversation"'
 
 
-def write_document(desk: Desk, settings: Settings, row: TaskRow, path: Path) -> None:
+def write_document(authorized: AuthorizedStore, settings: Settings, row: TaskRow, path: Path) -> None:
     """The conversation of a task, as one JSON document."""
     with tempfile.TemporaryDirectory() as folder:
-        options = msgspec.structs.replace(desk.store.options, durability="os")
+        options = msgspec.structs.replace(authorized.store.options, durability="os")
         with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
             paused = msgspec.structs.replace(row, status="paused", activity="")
-            TaskCopy(desk.store, copy, paused, Tally(), set()).run()
+            TaskCopy(authorized.store, copy, paused, ProgressCounter(), set()).run()
             with book.resume(Engine(copy, settings), row.uuid) as conversation:
                 document.write(conversation, path)
 
@@ -47,17 +47,17 @@ def is_document(path: Path) -> bool:
         return file.read(len(_OPENING)) == _OPENING
 
 
-def read_document(desk: Desk, settings: Settings, path: Path, user: str | None) -> Brought:
+def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, user: str | None) -> Brought:
     """A new conversation in this directory that goes on where the document ends; read twice, it is two."""
-    if user not in {None, desk.who.user}:
-        desk.require_admin("import a conversation for somebody else")
+    if user not in {None, authorized.principal.user}:
+        authorized.require_admin("import a conversation for somebody else")
     sha256 = SessionFile(path).sha256
     source = {"file": path.name, "format": NAME, "sha256": sha256}
-    engine = Engine(desk.store, settings, user=desk.who.scope)
-    with document.read(engine, path, Path.cwd(), user=user or desk.who.user) as conversation:
+    engine = Engine(authorized.store, settings, user=authorized.principal.scope)
+    with document.read(engine, path, Path.cwd(), user=user or authorized.principal.user) as conversation:
         conversation.task.event("note", imported=source)
-    row = desk.store.row(conversation.task.uuid)
-    desk.looked("import", uuid=row.uuid, **source)
+    row = authorized.store.row(conversation.task.uuid)
+    authorized.record_access("import", uuid=row.uuid, **source)
     return Brought(
         uuid=row.uuid,
         file=path.name,
@@ -66,5 +66,5 @@ def read_document(desk: Desk, settings: Settings, path: Path, user: str | None) 
         task_key=row.task_key,
         user=row.user,
         status=row.status,
-        messages=sum(1 for _ in desk.store.read(row.uuid, Message)),
+        messages=sum(1 for _ in authorized.store.read(row.uuid, Message)),
     )

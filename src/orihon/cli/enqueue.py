@@ -13,7 +13,7 @@ from orihon.cli.jobs import job, job_options
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.worker import shared
-from orihon.ops.access import Gate
+from orihon.ops.access import AccessGate
 from orihon.settings.load import load
 
 
@@ -33,9 +33,9 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
     orihon enqueue https://github.com/acme/shop/issues/27
     """
     settings = load()
-    gate = Gate(settings, shared(options["store"], settings), through="enqueue")
-    owner = gate.user_of(options["user"])
-    with gate.engine() as engine:
+    gate = AccessGate(settings, shared(options["store"], settings), command="enqueue")
+    owner = gate.owner_for(options["user"])
+    with gate.open_engine() as engine:
         for target in parse_targets(what, settings):
             made = job(options, request=target.request, file=target.file, approve="edits")
             user = owner

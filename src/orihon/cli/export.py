@@ -13,10 +13,10 @@ from orihon.cli import documents
 from orihon.cli.output import say, say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import UsageError
-from orihon.ops.access import Desk, opened_desk
+from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.ops.export import FORMATS, pages
 from orihon.ops.portable import write_portable
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores.files import disk_errors, open_file
@@ -58,24 +58,24 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
     orihon export 0f8fad5b --format openai -o - | jq -r .role
     """
     settings = load()
-    with opened_desk(settings, store, through="export") as desk, Progress() as progress:
+    with open_authorized_store(settings, store, command="export") as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.records:,} records, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.records:,} records, {amount(counter.size_bytes)}")
 
-        reader = Reader(desk.store, desk.row(uuid))
-        desk.looked("export", uuid=reader.uuid, read=["everything"], format=format)
+        reader = Reader(authorized.store, authorized.row(uuid))
+        authorized.record_access("export", uuid=reader.uuid, read=["everything"], format=format)
         if output == "-":
-            _print(desk, settings, reader, format)
+            _print(authorized, settings, reader, format)
             return
         path = Path(output or f"{reader.uuid}.{ENDINGS[format]}")
         if path.exists() and not force:
             raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
         notes: list[str] = []
         if format == "portable":
-            notes = write_portable(desk.store, reader.row, path, tell=tell).notes
+            notes = write_portable(authorized.store, reader.row, path, on_progress=on_progress).notes
         elif format == documents.NAME:
-            documents.write_document(desk, settings, reader.row, path)
+            documents.write_document(authorized, settings, reader.row, path)
         else:
             _write(path, reader, format)
     done: dict[str, object] = {"uuid": reader.uuid, "format": format, "file": str(path)}
@@ -94,7 +94,7 @@ def _tell(notes: list[str]) -> None:
         say_line(f"note     {sentence}", err=True)
 
 
-def _print(desk: Desk, settings: Settings, reader: Reader, format: str) -> None:
+def _print(authorized: AuthorizedStore, settings: Settings, reader: Reader, format: str) -> None:
     """To standard output as it is; a terminal gets only what it can write."""
     shown = sys.stdout.isatty()
     if format == "portable" and shown:
@@ -109,9 +109,9 @@ def _print(desk: Desk, settings: Settings, reader: Reader, format: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task"
         if format == documents.NAME:
-            documents.write_document(desk, settings, reader.row, path)
+            documents.write_document(authorized, settings, reader.row, path)
         else:
-            _tell(write_portable(desk.store, reader.row, path).notes)
+            _tell(write_portable(authorized.store, reader.row, path).notes)
         if shown:
             say_json(path.read_bytes())
             return

@@ -11,9 +11,9 @@ from orihon.cli import documents
 from orihon.cli.output import say_error, say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.errors import OrihonError, UsageError
-from orihon.ops.access import Desk, opened_desk
+from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.ops.bring import FORMATS, Brought, Ending, bring
-from orihon.ops.tally import Tally, counted
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 from orihon.task_key import TaskKey
 
@@ -66,19 +66,19 @@ def command(
         raise UsageError("One key cannot stand for several files.", hint="Import them one by one.")
     settings = load()
     failed = 0
-    with opened_desk(settings, store, through="import", make=True) as desk, Progress() as progress:
-        _refuse_if_gone(desk)
+    with open_authorized_store(settings, store, command="import", create=True) as authorized, Progress() as progress:
+        _refuse_if_gone(authorized)
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks, {tally.records:,} records")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks, {counter.records:,} records")
 
         for file in files:
             given = {"format": format, "key": chosen, "user": user, "status": status}
             try:
                 if format == documents.NAME or (format is None and documents.is_document(Path(file))):
-                    brought = [documents.read_document(desk, settings, Path(file), user)]
+                    brought = [documents.read_document(authorized, settings, Path(file), user)]
                 else:
-                    brought = bring(desk, settings, Path(file), **given, tell=tell)  # type: ignore[arg-type]
+                    brought = bring(authorized, settings, Path(file), **given, on_progress=on_progress)  # type: ignore[arg-type]
             except OrihonError as error:
                 if len(files) == 1:
                     raise
@@ -95,13 +95,15 @@ def command(
     context.exit(failed)
 
 
-def _refuse_if_gone(desk: Desk) -> None:
-    if desk.store.url == "memory:":
+def _refuse_if_gone(authorized: AuthorizedStore) -> None:
+    if authorized.store.url == "memory:":
         raise UsageError("A task in memory ends with this command.", hint="Import to a directory or to sqlite:///FILE.")
 
 
 def _line(one: Brought) -> str:
-    what = "was there already" if one.already else f"{counted(one.messages, 'message')}, {one.kept:,} other records"
+    what = (
+        "was there already" if one.already else f"{format_count(one.messages, 'message')}, {one.kept:,} other records"
+    )
     return f"{one.uuid}  {one.status:9}  {one.task_key}  {what}  ({one.file}, {one.format})"
 
 

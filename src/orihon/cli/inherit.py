@@ -11,7 +11,7 @@ from orihon.cli.output import say, say_json, say_line
 from orihon.codec import now
 from orihon.context.language import language_of
 from orihon.inheritance import Handoff, Previous, Search, Skipped, cap, from_search, search
-from orihon.ops.access import Desk, opened_desk
+from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.records import Message
 from orihon.settings.load import load
 from orihon.settings.schema import ContextInheritance, Settings
@@ -46,13 +46,15 @@ def inherit(
     settings = load()
     length = context_length or settings.llm.chosen.context_length
     task_key = TaskKey.parse(key)
-    with opened_desk(settings, url, through="inherit") as desk:
-        inheriting, user = _allowed(desk, settings, user)
-        found = search(desk.store, task_key, settings=inheriting, user=user, now=now())
-        found = msgspec.structs.replace(found, skipped=tuple(one for one in found.skipped if _may_know(desk, one)))
-        desk.looked("inheritance", key=str(task_key), read=["summary"])
+    with open_authorized_store(settings, url, command="inherit") as authorized:
+        inheriting, user = _allowed(authorized, settings, user)
+        found = search(authorized.store, task_key, settings=inheriting, user=user, now=now())
+        found = msgspec.structs.replace(
+            found, skipped=tuple(one for one in found.skipped if _may_know(authorized, one))
+        )
+        authorized.record_access("inheritance", key=str(task_key), read=["summary"])
         made = from_search(
-            desk.store,
+            authorized.store,
             found,
             settings=inheriting,
             counter=counter(settings.window.tokens),
@@ -63,19 +65,21 @@ def inherit(
         say_json(_object(task_key, found, made, cap(settings.context_inheritance, length)))
     else:
         _print(task_key, found, made, settings)
-        if not desk.who.admin and settings.context_inheritance.across_users:
+        if not authorized.principal.admin and settings.context_inheritance.across_users:
             say_line("A new task may also go on from a run of another user, which is not shown here.")
 
 
-def _allowed(desk: Desk, settings: Settings, user: str | None) -> tuple[ContextInheritance, str | None]:
+def _allowed(
+    authorized: AuthorizedStore, settings: Settings, user: str | None
+) -> tuple[ContextInheritance, str | None]:
     """A user is shown only their own runs, although a new task may go on from those of others."""
-    if desk.who.admin:
+    if authorized.principal.admin:
         return settings.context_inheritance, user
-    return msgspec.structs.replace(settings.context_inheritance, across_users=False), desk.who.user
+    return msgspec.structs.replace(settings.context_inheritance, across_users=False), authorized.principal.user
 
 
-def _may_know(desk: Desk, skipped: Skipped) -> bool:
-    return row_if_there(desk.store, skipped.uuid, user=desk.who.scope) is not None
+def _may_know(authorized: AuthorizedStore, skipped: Skipped) -> bool:
+    return row_if_there(authorized.store, skipped.uuid, user=authorized.principal.scope) is not None
 
 
 def _language(settings: Settings, previous: Previous | None) -> Language:

@@ -6,8 +6,8 @@ import click
 
 from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
-from orihon.ops.access import opened_desk
-from orihon.ops.keep import keep as keep_task
+from orihon.ops.access import open_authorized_store
+from orihon.ops.clean import keep_task
 from orihon.settings.load import load
 
 
@@ -27,9 +27,9 @@ def keep(uuids: tuple[str, ...], url: str | None, *, as_json: bool) -> None:
 
 def change(uuids: tuple[str, ...], url: str | None, *, kept: bool, as_json: bool) -> None:
     """Keep tasks or no longer, and say so."""
-    with opened_desk(load(), url, through="keep" if kept else "unkeep") as desk:
+    with open_authorized_store(load(), url, command="keep" if kept else "unkeep") as authorized:
         for uuid in uuids:
-            row = keep_task(desk, uuid, kept=kept)
+            row = keep_task(authorized, uuid, kept=kept)
             if as_json:
                 say_json({"uuid": row.uuid, "kept": row.kept})
             else:

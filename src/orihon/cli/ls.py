@@ -12,8 +12,8 @@ from orihon.cli.options import canonical, filter_options, json_option, language_
 from orihon.cli.output import Styled, say_json, say_line
 from orihon.cli.people import NONE, duration, language, moment
 from orihon.errors import UsageError
-from orihon.ops.access import opened_desk
-from orihon.ops.ls import Listed, Page, tasks
+from orihon.ops.access import open_authorized_store
+from orihon.ops.listing import TaskListing, TaskPage, list_tasks
 from orihon.records import Status
 from orihon.settings.load import load
 from orihon.stores.base import Order, Query
@@ -74,8 +74,8 @@ def ls(
         offset=(page - 1) * limit,
         **filters,
     )
-    with opened_desk(load(), url, through="ls") as desk:
-        found = tasks(desk, query)
+    with open_authorized_store(load(), url, command="ls") as authorized:
+        found = list_tasks(authorized, query)
     if as_json:
         say_json(found)
         return
@@ -92,7 +92,7 @@ def _failed(status: tuple[Status, ...]) -> tuple[Status, ...]:
     return ("failed",)
 
 
-def print_tasks(page: Page, lang: Language) -> None:
+def print_tasks(page: TaskPage, lang: Language) -> None:
     """A table as wide as the terminal."""
     if not page.tasks:
         return
@@ -112,7 +112,7 @@ def print_tasks(page: Page, lang: Language) -> None:
         say_line(f"{first}  ", Styled(status, colour), f"  {'  '.join(others)}".rstrip())
 
 
-def _cells(task: Listed, lang: Language) -> tuple[str, ...]:
+def _cells(task: TaskListing, lang: Language) -> tuple[str, ...]:
     return (
         task.uuid[:8],
         task.status,

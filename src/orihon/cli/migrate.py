@@ -35,7 +35,7 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
     """
     settings = load()
     place = url or settings.store_url
-    require_admin(settings, "migrate a store", place, through="migrate")
+    require_admin(settings, "migrate a store", place, command="migrate")
     if not is_postgres(place):
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
     if user is not None and role is None:

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +18,13 @@ from orihon.cli.output import say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.progress import amount
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import opened_desk
-from orihon.ops.metrics import served, text_of
-from orihon.ops.monitor import Report, look
+from orihon.ops.access import open_authorized_store
+from orihon.ops.monitor import MonitorReport, check_store
 from orihon.settings.load import load
 from orihon.terminal import Language
+
+if TYPE_CHECKING:
+    from orihon.ops.metrics import MetricsServer
 
 log = logging.getLogger("orihon")
 
@@ -51,19 +54,16 @@ def monitor(
     orihon monitor --once --json | jq -r '.checks[] | select(.level != "ok") | .sentence'
     """
     settings = load()
-    newest: list[str] = [""]
     with ExitStack() as stack:
-        desk = stack.enter_context(opened_desk(settings, url, through="monitor"))
-        desk.require_admin("watch a store")
-        if metrics is not None:
-            host, port = _address(metrics)
-            port = stack.enter_context(served(host, port, lambda: newest[0]))
-            say_line(f"Metrics are at http://{host}:{port}/metrics.", err=True)
+        authorized = stack.enter_context(open_authorized_store(settings, url, command="monitor"))
+        authorized.require_admin("watch a store")
+        server = stack.enter_context(_serve_metrics(metrics)) if metrics is not None else None
         stop = stack.enter_context(_until_asked())
 
-        def once_more() -> Report:
-            report = look(desk, settings, recovered=lambda one: announce(settings, one))
-            newest[0] = text_of(report)
+        def once_more() -> MonitorReport:
+            report = check_store(authorized, settings, on_recovered=lambda one: announce(settings, one))
+            if server is not None:
+                server.report = report
             if as_json:
                 say_json(report)
             else:
@@ -75,7 +75,7 @@ def monitor(
         _again_and_again(once_more, stop, settings.monitor.interval_seconds)
 
 
-def _again_and_again(once_more: Callable[[], Report], stop: threading.Event, seconds: float) -> None:
+def _again_and_again(once_more: Callable[[], MonitorReport], stop: threading.Event, seconds: float) -> None:
     while not stop.is_set():
         try:
             once_more()
@@ -94,6 +94,17 @@ def _until_asked() -> Iterator[threading.Event]:
         yield stop
 
 
+def _serve_metrics(address: str) -> MetricsServer:
+    try:
+        from orihon.ops.metrics import MetricsServer  # noqa: PLC0415 - only with the extra
+    except ImportError as error:
+        raise UsageError(f"Metrics need prometheus-client: {error}.", hint="pip install 'orihon[metrics]'") from error
+    host, port = _address(address)
+    server = MetricsServer(host, port)
+    say_line(f"Metrics are at http://{host}:{server.port}/metrics.", err=True)
+    return server
+
+
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the last port
@@ -101,7 +112,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or HOST, int(port)
 
 
-def _print(report: Report, lang: Language) -> None:
+def _print(report: MonitorReport, lang: Language) -> None:
     say_line(f"{moment(report.at)}  {report.level}")
     for check in report.checks:
         say_line(f"  {check.level:9} {check.sentence}")

@@ -29,16 +29,16 @@ def uuid_argument(command: F) -> F:
 
 def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest tasks whose ids begin so."""
-    from orihon.ops.access import opened_desk  # noqa: PLC0415
+    from orihon.ops.access import open_authorized_store  # noqa: PLC0415
     from orihon.settings.load import load  # noqa: PLC0415 - only a shell that completes needs it
     from orihon.stores.base import Query  # noqa: PLC0415
     from orihon.stores.lookup import asked  # noqa: PLC0415
 
     try:
-        with opened_desk(load(), ctx.params.get("url"), through="completion") as desk:
+        with open_authorized_store(load(), ctx.params.get("url"), command="completion") as authorized:
             query = Query(uuid=incomplete or None, limit=COMPLETED)
-            desk.looked("tasks", query=asked(query))
-            return [row.uuid for row in desk.rows(query)]
+            authorized.record_access("tasks", query=asked(query))
+            return [row.uuid for row in authorized.rows(query)]
     except OrihonError:  # no store, no ids: a Tab is not the place for a message
         return []
 

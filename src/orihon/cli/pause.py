@@ -12,7 +12,7 @@ from orihon.agent.control import pause_files, write_signal_file
 from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.errors import SettingsError, UsageError
-from orihon.ops.access import opened_desk, require_admin
+from orihon.ops.access import open_authorized_store, require_admin
 from orihon.settings.load import load
 
 
@@ -31,7 +31,7 @@ def pause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_json
     orihon pause 550e8400
     orihon pause --all
     """
-    for path in files(uuids, store, everybody=everybody, through="pause"):
+    for path in files(uuids, store, everybody=everybody, command="pause"):
         write_signal_file(path)
         if as_json:
             say_json(file_object(path))
@@ -44,13 +44,13 @@ def file_object(path: Path) -> dict[str, Any]:
     return {"file": str(path), "exists": path.exists()}
 
 
-def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through: str) -> Iterator[Path]:
+def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, command: str) -> Iterator[Path]:
     """The files that ask for it."""
     if bool(uuids) == everybody:
         raise UsageError("Say which tasks.", hint="Give ids, or --all.")
     settings = load()
     if everybody:
-        require_admin(settings, "pause the tasks of all", store, through=through)
+        require_admin(settings, "pause the tasks of all", store, command=command)
     if not settings.pause_resume.enabled:
         raise SettingsError(
             "`pause_resume.enabled` is off, so no task looks for the file.", path="pause_resume.enabled"
@@ -58,8 +58,8 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, through
     if everybody:
         yield Path(settings.pause_resume.signal_file)
         return
-    with opened_desk(settings, store, through=through) as desk:
+    with open_authorized_store(settings, store, command=command) as authorized:
         for uuid in uuids:
-            row = desk.row(uuid)
-            desk.looked("task", read=["row"], uuid=row.uuid)
+            row = authorized.row(uuid)
+            authorized.record_access("task", read=["row"], uuid=row.uuid)
             yield pause_files(settings.pause_resume, row.uuid)[1]

@@ -10,9 +10,9 @@ from orihon.cli.options import json_option
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.ops.restore import restore as bring_back
-from orihon.ops.tally import Tally, counted
 from orihon.settings.load import load
 
 
@@ -46,19 +46,20 @@ def restore(
     url = url or settings.store_url
     if url == "memory:":
         raise UsageError("A store in memory ends with this command.", hint="Give a directory or sqlite:///FILE.")
-    with opened_desk(settings, url, through="restore", make=True) as desk, Progress() as progress:
+    with open_authorized_store(settings, url, command="restore", create=True) as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{counted(tally.tasks, 'task')}, {counted(tally.records, 'record')}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{format_count(counter.tasks, 'task')}, {format_count(counter.records, 'record')}")
 
-        done = bring_back(directory, desk, generation=generation, tasks=uuids, tell=tell)
+        done = bring_back(directory, authorized, generation=generation, tasks=uuids, on_progress=on_progress)
     if as_json:
         say_json(done)
     else:
         for sentence in done.failures:
             say_line(f"problem  {sentence}", err=True)
         say_line(
-            f"{done.generation} into {done.store}: {counted(done.restored, 'task')} restored, "
-            f"{done.equal:,} there already, {counted(done.records, 'record')} compared. {done.seconds:.1f} seconds."
+            f"{done.generation} into {done.store}: {format_count(done.restored, 'task')} restored, "
+            f"{done.equal:,} there already, {format_count(done.records, 'record')} compared. "
+            f"{done.seconds:.1f} seconds."
         )
     context.exit(StoreError.exit_code if done.failures else 0)

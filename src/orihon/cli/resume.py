@@ -10,7 +10,7 @@ from orihon.agent.control import pause_files
 from orihon.cli.jobs import job_options
 from orihon.cli.options import uuid_argument
 from orihon.cli.run import run
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.settings.load import load
 
 
@@ -30,9 +30,9 @@ def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: An
     orihon resume 550e8400 --model anthropic:claude-sonnet-5 --approve edits
     """
     settings = load()
-    with opened_desk(settings, options["store"], through="resume") as desk:
-        found = desk.row(uuid).uuid
-        desk.looked("task", read=["row"], uuid=found)
+    with open_authorized_store(settings, options["store"], command="resume") as authorized:
+        found = authorized.row(uuid).uuid
+        authorized.record_access("task", read=["row"], uuid=found)
     for path in pause_files(settings.pause_resume, found)[1:]:
         path.unlink(missing_ok=True)
     context.invoke(run, what=None, uuid=found, as_json=as_json, **options)

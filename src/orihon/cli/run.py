@@ -16,7 +16,7 @@ from orihon.cli.live import Live
 from orihon.cli.output import say, say_error, say_json
 from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
-from orihon.ops.access import Gate
+from orihon.ops.access import AccessGate
 from orihon.records import Message, TaskRow
 from orihon.settings.load import load
 from orihon.task.lifecycle import can_resume, check_resume
@@ -48,9 +48,9 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
             "Say what to work on, or which task to resume.", hint="`orihon run TEXT|FILE|URL`, or `--resume UUID`."
         )
     settings = load()
-    gate = Gate(settings, options["store"], through="run")
-    options["user"] = gate.user_of(options["user"])
-    with gate.engine() as engine, Live() as live:
+    gate = AccessGate(settings, options["store"], command="run")
+    options["user"] = gate.owner_for(options["user"])
+    with gate.open_engine() as engine, Live() as live:
         found = engine.row(uuid) if uuid else None
         name = found.uuid if found else str(uuids.uuid4())
         try:

@@ -10,10 +10,10 @@ import click
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import UsageError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
+from orihon.ops.progress import ProgressCounter, format_count
 from orihon.ops.search import Found, Wanted
 from orihon.ops.search import search as find
-from orihon.ops.tally import Tally, counted
 from orihon.records import Status
 from orihon.settings.load import load
 from orihon.task_key import TaskKey
@@ -65,12 +65,12 @@ def search(
         created_to=_moment(until, time.max),
         limit=limit,
     )
-    with opened_desk(load(), store, through="search") as desk, Progress() as progress:
+    with open_authorized_store(load(), store, command="search") as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"reading what is new: {tally.tasks:,} tasks, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"reading what is new: {counter.tasks:,} tasks, {amount(counter.size_bytes)}")
 
-        found = find(desk, wanted, rebuild=rebuild, tell=tell)
+        found = find(authorized, wanted, rebuild=rebuild, on_progress=on_progress)
     for one in found:
         if as_json:
             say_json(one)
@@ -82,7 +82,7 @@ def search(
 
 def _print(one: Found) -> None:
     head = f"{one.uuid}  {one.status:9}  {one.task_key}  {one.user or '-'}  {one.created_at[:10]}"
-    say_line(f"{head}  {counted(one.count, 'place')}")
+    say_line(f"{head}  {format_count(one.count, 'place')}")
     for place in one.places:
         say_line(f"    {place.kind} {place.number}: {place.snippet}")
 

@@ -16,8 +16,8 @@ from orihon.cli.output import say, say_json, say_line
 from orihon.cli.people import duration, language, moment
 from orihon.cli.records import Lines, line_of
 from orihon.errors import UsageError
-from orihon.ops.access import Desk, opened_desk
-from orihon.ops.show import NEWEST, Overview, follow, overview, whole
+from orihon.ops.access import AuthorizedStore, open_authorized_store
+from orihon.ops.listing import NEWEST, Overview, build_overview, follow_messages, load_full_text
 from orihon.records import Record
 from orihon.settings.load import load
 from orihon.task.reader import Reader
@@ -76,12 +76,15 @@ def show(
     if first == 0:
         raise UsageError("There is no message 0.", hint="The first one is 1; -1 is the last one.")
     # Ctrl-C is how somebody who follows has seen enough
-    with suppress(KeyboardInterrupt) if live else nullcontext(), opened_desk(load(), url, through="show") as desk:
+    with (
+        suppress(KeyboardInterrupt) if live else nullcontext(),
+        open_authorized_store(load(), url, command="show") as authorized,
+    ):
         chosen = [name for name in LISTS if lists[name]]
-        reader = desk.reader(uuid, *_read(chosen, messages=messages or live, window=window))
+        reader = authorized.reader(uuid, *_read(chosen, messages=messages or live, window=window))
         lines = Lines(full=full, as_json=as_json)
         if not (messages or window or chosen):
-            found = overview(reader)
+            found = build_overview(reader)
             if as_json:
                 say_json(_object(found))
             else:
@@ -97,7 +100,7 @@ def show(
             else:
                 say(_window_text(reader.window(), lines))
         if live:
-            _follow(desk, reader, max(1, first), lines)
+            _follow(authorized, reader, max(1, first), lines)
 
 
 def _read(lists: list[str], *, messages: bool, window: bool) -> list[str]:
@@ -113,16 +116,16 @@ def _list(title: str, reader: Reader, records: Iterator[Record], lines: Lines) -
         say_line(f"{title}:")
     for record in records:
         number = getattr(record, "seq", 0)
-        lines.say(whole(reader, record) if lines.full else record)
+        lines.say(load_full_text(reader, record) if lines.full else record)
     return number
 
 
-def _follow(desk: Desk, reader: Reader, first: int, lines: Lines) -> None:
-    for message in follow(desk, reader.uuid, first):
-        lines.say(whole(reader, message) if lines.full else message)
+def _follow(authorized: AuthorizedStore, reader: Reader, first: int, lines: Lines) -> None:
+    for message in follow_messages(authorized, reader.uuid, first):
+        lines.say(load_full_text(reader, message) if lines.full else message)
         sys.stdout.flush()
     if not lines.as_json:
-        say_line(f"Status: {desk.row(reader.uuid).status}")
+        say_line(f"Status: {authorized.row(reader.uuid).status}")
 
 
 def _text(found: Overview, lang: Language, lines: Lines) -> str:

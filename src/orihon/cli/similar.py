@@ -10,10 +10,9 @@ from orihon.cli.options import json_option, store_option, uuid_argument
 from orihon.cli.output import say_json, say_line
 from orihon.cli.people import NONE, moment
 from orihon.cli.progress import Progress
-from orihon.ops.access import opened_desk
-from orihon.ops.similar import Similar
-from orihon.ops.similar import similar as similar_tasks
-from orihon.ops.tally import Tally
+from orihon.ops.access import open_authorized_store
+from orihon.ops.progress import ProgressCounter
+from orihon.ops.similar import Similar, find_similar
 from orihon.settings.load import load
 from orihon.terminal import fitted, one_line
 
@@ -30,12 +29,12 @@ def similar(uuid: str, limit: int, url: str | None, *, as_json: bool) -> None:
     orihon similar 550e8400
     orihon similar 550e8400 --limit 3 --json | jq -r '.[].task.uuid'
     """
-    with opened_desk(load(), url, through="similar") as desk, Progress() as progress:
+    with open_authorized_store(load(), url, command="similar") as authorized, Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks compared")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks compared")
 
-        found = similar_tasks(desk, uuid, limit, tell=tell)
+        found = find_similar(authorized, uuid, limit, on_progress=on_progress)
     if as_json:
         say_json(found)
         return

@@ -13,11 +13,10 @@ from orihon.cli.options import canonical, filter_options, json_option, language_
 from orihon.cli.output import Styled, say, say_json, say_line
 from orihon.cli.people import duration, language
 from orihon.cli.progress import Progress, amount
-from orihon.ops.access import Desk, opened_desk
-from orihon.ops.disk import measured
-from orihon.ops.ls import tasks
-from orihon.ops.stats import Measure, Statistics, statistics
-from orihon.ops.tally import Tally, counted
+from orihon.ops.access import AuthorizedStore, open_authorized_store
+from orihon.ops.listing import list_tasks
+from orihon.ops.progress import ProgressCounter, format_count
+from orihon.ops.stats import Measure, Statistics, compute_statistics, measure_disk
 from orihon.settings.load import load
 from orihon.stores.base import Query
 from orihon.terminal import Language, columns, fitted, one_line, padded
@@ -69,27 +68,27 @@ def stats(
     orihon stats --json | jq '.measures[] | select(.is_met == false)'
     """
     query = Query(key=canonical(key), **filters)
-    with opened_desk(load(), url, through="stats") as desk:
-        found = statistics(desk, query)
+    with open_authorized_store(load(), url, command="stats") as authorized:
+        found = compute_statistics(authorized, query)
         if disk:
-            found = _with_disk(found, desk, query)
+            found = _with_disk(found, authorized, query)
         if as_json:
             say_json(found)
             return
         _print(found, language(lang))
         if not summary and query != Query():
-            page = tasks(desk, msgspec.structs.replace(query, limit=NEWEST))
+            page = list_tasks(authorized, msgspec.structs.replace(query, limit=NEWEST))
             say("\nTasks:")
             print_tasks(page, language(lang))
 
 
-def _with_disk(found: Statistics, desk: Desk, query: Query) -> Statistics:
+def _with_disk(found: Statistics, authorized: AuthorizedStore, query: Query) -> Statistics:
     with Progress() as progress:
 
-        def tell(tally: Tally) -> None:
-            progress.show(f"{tally.tasks:,} tasks, {amount(tally.size_bytes)}")
+        def on_progress(counter: ProgressCounter) -> None:
+            progress.show(f"{counter.tasks:,} tasks, {amount(counter.size_bytes)}")
 
-        disk = measured(desk, query, tell=tell)
+        disk = measure_disk(authorized, query, on_progress=on_progress)
     return msgspec.structs.replace(
         found, active_bytes=disk.active_bytes, ended_bytes=disk.ended_bytes, ended_packed_bytes=disk.ended_bytes
     )
@@ -125,9 +124,11 @@ def _print_users(found: Statistics, lang: Language) -> None:
         bar = f"{'█' * round(user.share * BAR):{BAR}}  " if sys.stdout.isatty() else ""
         start = f"  - {padded(name, width) if bar else name}: {bar}"
         each = f"{user.tokens:,} tokens, {duration(user.average_seconds, lang)} each"
-        say_line(f"{start}{counted(user.tasks, 'task')} ({user.share:.0%}), {each}")
+        say_line(f"{start}{format_count(user.tasks, 'task')} ({user.share:.0%}), {each}")
     if others := found.users[USERS:]:
-        say_line(f"  - {counted(len(others), 'other')}: {counted(sum(user.tasks for user in others), 'task')}")
+        say_line(
+            f"  - {format_count(len(others), 'other')}: {format_count(sum(user.tasks for user in others), 'task')}"
+        )
 
 
 def _target(measure: Measure) -> tuple[str | Styled, ...]:

@@ -12,7 +12,7 @@ from orihon.cli.options import json_option, store_option
 from orihon.cli.output import say_json, say_line
 from orihon.engine import Engine
 from orihon.errors import SettingsError
-from orihon.ops.access import opened_desk
+from orihon.ops.access import open_authorized_store
 from orihon.records import TaskRow
 from orihon.settings.load import load
 
@@ -33,10 +33,10 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
     orihon stop 550e8400 7c9e6679 --reason "done by hand"
     """
     settings = load()
-    with opened_desk(settings, url, through="stop") as desk:
-        engine = Engine(desk.store, settings, user=desk.who.scope)
-        for row in [desk.row(uuid) for uuid in uuids]:
-            desk.looked("task", read=["row"], uuid=row.uuid)
+    with open_authorized_store(settings, url, command="stop") as authorized:
+        engine = Engine(authorized.store, settings, user=authorized.principal.scope)
+        for row in [authorized.row(uuid) for uuid in uuids]:
+            authorized.record_access("task", read=["row"], uuid=row.uuid)
             stopped = stop_task(engine, row.uuid, reason)
             if stopped is None:
                 _ask(engine, row, reason)

@@ -23,7 +23,7 @@ def unpause(uuids: tuple[str, ...], store: str | None, *, everybody: bool, as_js
     orihon unpause 550e8400
     orihon unpause --all
     """
-    for path in files(uuids, store, everybody=everybody, through="unpause"):
+    for path in files(uuids, store, everybody=everybody, command="unpause"):
         was_there = path.exists()
         path.unlink(missing_ok=True)
         if as_json:

@@ -20,7 +20,7 @@ from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import Gate
+from orihon.ops.access import AccessGate
 from orihon.ops.search import index_some
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
@@ -66,18 +66,18 @@ def worker(
     show_log(logging.INFO)
     settings = load()
     url = shared(options["store"], settings)
-    gate = Gate(settings, url, through="worker")
+    gate = AccessGate(settings, url, command="worker")
     gate.require_admin("work on the tasks of all")
     if uuid is not None:
         drain = Drain()
         drain.listen()
-        with gate.engine() as engine:
+        with gate.open_engine() as engine:
             context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
     # what the settings say the child reads for itself, so that no password gets on its command line by us
     child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
     source = _source(place, settings) if place else None
-    with gate.engine() as engine:
+    with gate.open_engine() as engine:
         Worker(
             engine,
             lambda uuid: [*child, uuid],

@@ -1,12 +1,12 @@
-"""Who reads what: a user sees that user's tasks, an administrator sees all, and every look is written to the audit.
+"""Authorization for commands: users see their own tasks, administrators see all, and the audit records each access.
 
-    with opened_desk(settings, through="show") as desk:
-        for row in desk.rows(Query(status=("failed",))): ...
-        desk.reader("550e8400", "messages").messages()
+    with open_authorized_store(settings, command="show") as authorized:
+        for row in authorized.rows(Query(status=("failed",))): ...
+        authorized.reader("550e8400", "messages").messages()
 
-All commands read through a `Desk`, never through the store itself, so that one place decides. A task that the caller
-may not see does not exist for that caller: it is not found, not counted, not ambiguous. Who the caller is, `access`
-decides. Refused attempts are written to the audit as well.
+Commands read through an `AuthorizedStore`, never through the store itself. A task that the caller may not see does not
+exist for the caller: it is not found, not counted and not ambiguous. The audit records refused attempts too.
+`orihon.access` decides who the caller is.
 """
 
 from __future__ import annotations
@@ -33,102 +33,102 @@ if TYPE_CHECKING:
     from orihon.task.reader import Reader
 
 
-class Gate:
-    """The way to a store for one command: who is asking, and a line in the audit for whatever is refused."""
+class AccessGate:
+    """Identifies the caller of one command, before the store is opened."""
 
-    def __init__(self, settings: Settings, url: str | Path | None = None, *, through: str) -> None:
-        self.settings, self.url, self.through = settings, str(url or settings.store_url), through
+    def __init__(self, settings: Settings, url: str | Path | None = None, *, command: str) -> None:
+        self.settings, self.url, self.command = settings, str(url or settings.store_url), command
         try:
-            self.who = principal(settings)
+            self.principal = principal(settings)
         except AccessDenied as error:
             self._deny(NOBODY, "token", error, reason=error.message)
 
-    def require_admin(self, what: str) -> None:
-        """Refuse what only an administrator may do."""
-        if not self.who.admin:
-            self._deny(self.who, what, not_for_users(what))
+    def require_admin(self, action: str) -> None:
+        """Raise AccessDenied unless the caller is an administrator."""
+        if not self.principal.admin:
+            self._deny(self.principal, action, _admins_only(action))
 
-    def user_of(self, requested: str | None) -> str | None:
+    def owner_for(self, requested: str | None) -> str | None:
         """Return the owner of a new task: the requested user if the caller may act for them, else the caller."""
         try:
-            return confined(self.who, requested)
+            return confined(self.principal, requested)
         except AccessDenied as error:
-            self._deny(self.who, "start", error, of=requested)
+            self._deny(self.principal, "start", error, of=requested)
 
-    def engine(self) -> Engine:
-        """Return the engine over the store, as the caller sees it."""
+    def open_engine(self) -> Engine:
+        """Return an engine that shows the caller's tasks only."""
         from orihon.engine import Engine  # noqa: PLC0415 - lists and counts need not load it
 
         store = open_store(self.url, options_of(self.settings))
-        return Engine(store, self.settings, user=self.who.scope, trail=Trail(audit_of(store), self.who, self.through))
+        trail = Trail(audit_of(store), self.principal, self.command)
+        return Engine(store, self.settings, user=self.principal.scope, trail=trail)
 
-    def _deny(self, who: Principal, at: str, error: AccessDenied, **what: Any) -> NoReturn:
-        write_denial(self.url, options_of(self.settings), who, self.through, at, **what)
+    def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
+        write_denial(self.url, options_of(self.settings), caller, self.command, action, **details)
         raise error
 
 
-def require_admin(settings: Settings, what: str, url: str | None = None, *, through: str) -> None:
-    """Refuse what only an administrator may do."""
-    Gate(settings, url, through=through).require_admin(what)
+def require_admin(settings: Settings, action: str, url: str | None = None, *, command: str) -> None:
+    """Raise AccessDenied unless the caller is an administrator."""
+    AccessGate(settings, url, command=command).require_admin(action)
 
 
-def not_for_users(what: str) -> AccessDenied:
-    """Return the refusal of what only an administrator may do."""
-    return AccessDenied(f"Only an administrator may {what}.", hint="`access.admins` in the settings names them.")
+def _admins_only(action: str) -> AccessDenied:
+    return AccessDenied(f"Only an administrator may {action}.", hint="`access.admins` in the settings names them.")
 
 
-class Desk:
-    """A store as one caller sees it."""
+class AuthorizedStore:
+    """A store as one caller may see it."""
 
-    def __init__(self, store: Store, who: Principal, *, through: str, audit: Audit | None = None) -> None:
-        self.store, self.who, self.audit = store, who, audit
-        self.trail = Trail(audit, who, through)
+    def __init__(self, store: Store, principal: Principal, *, command: str, audit: Audit | None = None) -> None:
+        self.store, self.principal, self.audit = store, principal, audit
+        self.trail = Trail(audit, principal, command)
 
     def allows(self, owner: str | None) -> bool:
-        """Whether the caller may see the tasks of this user."""
-        return self.who.admin or owner == self.store.sanitiser.user(self.who.user)
+        """Return whether the caller may see the tasks of this user."""
+        return self.principal.admin or owner == self.store.sanitiser.user(self.principal.user)
 
     def rows(self, query: Query | None = None) -> Iterator[TaskRow]:
-        """The rows that the caller may see, the newest first."""
-        return visible_rows(self.store, query or Query(), self.who.scope)
+        """Return the rows that the caller may see, newest first."""
+        return visible_rows(self.store, query or Query(), self.principal.scope)
 
     def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        """The sums of the rows that the caller may see."""
-        if self.who.admin:
+        """Return the sums over the rows that the caller may see."""
+        if self.principal.admin:
             return self.store.totals(query, by)
-        if query.user not in {None, self.who.user}:
+        if query.user not in {None, self.principal.user}:
             return {}
-        return self.store.totals(msgspec.structs.replace(query, user=self.who.user), by)
+        return self.store.totals(msgspec.structs.replace(query, user=self.principal.user), by)
 
     def row(self, uuid: str) -> TaskRow:
-        """Return one row, by its id or by a beginning of it that fits no other task that the caller may see."""
+        """Return one row, by its id or a prefix that matches no other task the caller may see."""
         try:
-            return find_row(self.store, uuid, user=self.who.scope)
+            return find_row(self.store, uuid, user=self.principal.scope)
         except NotFound:
-            if not self.who.admin:  # a wrong id and another user's are the same, here and in the time it takes
+            if not self.principal.admin:  # an unknown id and another user's look the same and take the same time
                 self.trail.denied("task", uuid=uuid)
             raise
 
-    def reader(self, uuid: str, *read: str) -> Reader:
-        """Return a task to look at; the audit says which parts of it are read."""
+    def reader(self, uuid: str, *parts: str) -> Reader:
+        """Return a reader of one task. The audit records which parts are read."""
         from orihon.task.reader import Reader  # noqa: PLC0415 - lists and counts need not load it
 
         row = self.row(uuid)
-        self.looked("task", uuid=row.uuid, read=list(read) or ["row"])
+        self.record_access("task", uuid=row.uuid, read=list(parts) or ["row"])
         return Reader(self.store, row)
 
-    def looked(self, at: str, **what: Any) -> None:
-        """Write down what was looked at."""
-        self.trail.looked(at, **what)
+    def record_access(self, action: str, **details: Any) -> None:
+        """Add a line to the audit."""
+        self.trail.looked(action, **details)
 
-    def require_admin(self, what: str) -> None:
-        """Refuse what only an administrator may do."""
-        if not self.who.admin:
-            self.trail.denied(what)
-            raise not_for_users(what)
+    def require_admin(self, action: str) -> None:
+        """Raise AccessDenied unless the caller is an administrator."""
+        if not self.principal.admin:
+            self.trail.denied(action)
+            raise _admins_only(action)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -138,10 +138,12 @@ class Desk:
         self.close()
 
 
-def opened_desk(settings: Settings, url: str | Path | None = None, *, through: str, make: bool = False) -> Desk:
-    """The store of the settings, or another one, as the caller sees it; with `make`, also a new one."""
-    gate = Gate(settings, url, through=through)
-    if not make:
+def open_authorized_store(
+    settings: Settings, url: str | Path | None = None, *, command: str, create: bool = False
+) -> AuthorizedStore:
+    """Open the store at `url`, by default that of the settings. Without `create` it must exist."""
+    gate = AccessGate(settings, url, command=command)
+    if not create:
         require(gate.url)
     store = open_store(gate.url, options_of(settings))
-    return Desk(store, gate.who, through=through, audit=audit_of(store))
+    return AuthorizedStore(store, gate.principal, command=command, audit=audit_of(store))

@@ -1,4 +1,4 @@
-"""`backup(desk, directory)`: the tasks that have ended, one generation a day, each file proved before it counts.
+"""`backup(authorized, directory)`: the tasks that have ended, one generation a day, each file proved before it counts.
 
 A task that has not changed since the last generation is a second name of the same file (a hard link), so a day costs
 what changed on it; its bytes are compared with their checksum. A new or changed one is written as a portable file,
@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.ops.generation import TASKS, Entry, Writing, checksum, entries, file_of, generations, is_whole
 from orihon.ops.portable import read_portable, take_in, write_portable
-from orihon.ops.tally import Tally
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.taskcopy import TaskCopy
 from orihon.records import TaskRow
 from orihon.stores.base import Query, Store
@@ -65,37 +65,39 @@ class BackedUp(msgspec.Struct, kw_only=True):
 
 
 def backup(
-    desk: Desk,
+    authorized: AuthorizedStore,
     directory: Path,
     *,
     keep: int = 7,
     tasks: Sequence[str] = (),
     now: datetime | None = None,
-    tell: Callable[[Tally], None] | None = None,
+    on_progress: OnProgress = None,
 ) -> BackedUp:
     """Make the generation of the day, of all tasks that this person may see, or with some of them anew."""
     began, now = time.monotonic(), now or datetime.now(UTC)
-    done = BackedUp(store=desk.store.url, generation=str(directory / now.strftime("%Y-%m-%d")))
+    done = BackedUp(store=authorized.store.url, generation=str(directory / now.strftime("%Y-%m-%d")))
     with disk_errors(f"A backup to {directory} cannot be made"):
         make_directory(directory)
         warn_if_open(directory)
         with _alone(directory), _scratch(directory) as scratch:
             found = generations(directory)
             fresh = directory / f"{NEW}{Path(done.generation).name}"
-            with JsonlStore(scratch, msgspec.structs.replace(desk.store.options, durability="os")) as proof:
-                work = _Backup(desk, (fresh, found[0] if found else None), proof, done, Tally(tell=tell))
-                work.run(_rows(desk, tasks), now, carry=bool(tasks))
+            with JsonlStore(scratch, msgspec.structs.replace(authorized.store.options, durability="os")) as proof:
+                work = _Backup(
+                    authorized, (fresh, found[0] if found else None), proof, done, ProgressCounter(on_progress)
+                )
+                work.run(_rows(authorized, tasks), now, carry=bool(tasks))
             _show(fresh, Path(done.generation))
             done.removed = _prune(directory, keep)
-    desk.looked("backup", generation=done.generation, tasks=done.tasks)
+    authorized.record_access("backup", generation=done.generation, tasks=done.tasks)
     done.seconds = time.monotonic() - began
     return done
 
 
-def _rows(desk: Desk, tasks: Sequence[str]) -> Iterable[TaskRow]:
+def _rows(authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterable[TaskRow]:
     if not tasks:
-        return desk.rows(Query(status=ENDED))
-    rows = {row.uuid: row for row in map(desk.row, tasks)}
+        return authorized.rows(Query(status=ENDED))
+    rows = {row.uuid: row for row in map(authorized.row, tasks)}
     for row in rows.values():
         if row.status not in ENDED:
             raise UsageError(f"Task {row.uuid} is {row.status}.", hint="Only what has ended is backed up.")
@@ -106,21 +108,26 @@ class _Backup:
     """One generation in the making."""
 
     def __init__(
-        self, desk: Desk, places: tuple[Path, Path | None], proof: Store, done: BackedUp, tally: Tally
+        self,
+        authorized: AuthorizedStore,
+        places: tuple[Path, Path | None],
+        proof: Store,
+        done: BackedUp,
+        progress: ProgressCounter,
     ) -> None:
-        self.desk, self.proof, self.done, self.tally = desk, proof, done, tally
+        self.authorized, self.proof, self.done, self.progress = authorized, proof, done, progress
         self.fresh, self.last = places
 
     def run(self, rows: Iterable[TaskRow], now: datetime, *, carry: bool) -> None:
         make_directory(self.fresh / TASKS)
         earlier = entries(self.last) if self.last is not None else iter(())
-        with Writing(self.fresh, now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), self.desk.store.url) as manifest:
+        with Writing(self.fresh, now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), self.authorized.store.url) as manifest:
             for row, before in _merged(rows, earlier):
                 entry = self._entry(row, before) if row is not None else self._carried(before) if carry else None
                 if entry is not None:
                     manifest.add(entry)
                     self.done.size_bytes += entry.size_bytes
-                self.tally.add(tasks=1)
+                self.progress.add(tasks=1)
             self._sync()
             manifest.end()
             self.done.tasks = manifest.count
@@ -175,7 +182,7 @@ class _Backup:
 
     def _written(self, row: TaskRow) -> Entry:
         path = file_of(self.fresh, row.uuid)
-        figures = write_portable(self.desk.store, row, path, durable=False)
+        figures = write_portable(self.authorized.store, row, path, durable=False)
         try:
             self._prove(path, row)
         except StoreError:
@@ -186,7 +193,7 @@ class _Backup:
         self.done.written += 1
         self.done.records += figures.records
         self.done.written_bytes += size
-        self.tally.add(records=figures.records, size_bytes=size)
+        self.progress.add(records=figures.records, size_bytes=size)
         return Entry(
             uuid=row.uuid,
             created_at=row.created_at,
@@ -206,7 +213,11 @@ class _Backup:
         try:
             with read_portable(path, self.proof.options) as portable:
                 take_in(portable, self.proof)
-            if TaskCopy(self.desk.store, self.proof, row, Tally(), set(), sound_only=True).run().appended:
+            if (
+                TaskCopy(self.authorized.store, self.proof, row, ProgressCounter(), set(), sound_only=True)
+                .run()
+                .appended
+            ):
                 raise Conflict("Its file lacks some of its records.")
         finally:
             with suppress(NotFound):

@@ -1,4 +1,4 @@
-"""`bring(desk, settings, path)`: a task out of a portable file, or out of the session file of another agent.
+"""`bring(authorized, settings, path)`: a task out of a portable file, or out of the session file of another agent.
 
 A session becomes a task of whoever brings it: paused, so that it can be resumed and go on, or completed. Every word of
 the file comes in, through the same sanitiser as everything else; what is not a message is kept beside (see
@@ -29,7 +29,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.context.view import RECORD_EVERY, View, record
 from orihon.engine import Engine
 from orihon.errors import Conflict, Corrupt, NotFound, UsageError
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.ops.blobs import whole
 from orihon.ops.formats import SESSIONS, format_of
 from orihon.ops.formats.origin import FIELD, At, Said, restored, without
@@ -37,7 +37,7 @@ from orihon.ops.formats.saying import saying
 from orihon.ops.formats.source import SessionFile
 from orihon.ops.portable import read_portable, take_in
 from orihon.ops.portablefile import MAGIC
-from orihon.ops.tally import Tally
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Call, Event, Message, Metadata
 from orihon.settings.schema import Settings
 from orihon.stores.base import FORMAT, LISTS, Lease, Problem, Store
@@ -73,7 +73,7 @@ class Brought(msgspec.Struct, kw_only=True):
 
 
 def bring(
-    desk: Desk,
+    authorized: AuthorizedStore,
     settings: Settings,
     path: Path,
     *,
@@ -81,28 +81,34 @@ def bring(
     key: TaskKey | None = None,
     user: str | None = None,
     status: Ending = "paused",
-    tell: Callable[[Tally], None] | None = None,
+    on_progress: OnProgress = None,
 ) -> list[Brought]:
     """Bring in what a file holds; a file that cannot be understood leaves nothing behind."""
-    if user not in {None, desk.who.user}:
-        desk.require_admin("import a task for somebody else")
+    if user not in {None, authorized.principal.user}:
+        authorized.require_admin("import a task for somebody else")
     file = SessionFile(path)
     chosen = format or (PORTABLE if _is_packed(path) else format_of(file))
     if chosen not in FORMATS:
         raise UsageError(f"There is no format {chosen!a}.", hint=f"There are {', '.join(FORMATS)}.")
-    tally = Tally(tell=tell)
+    progress = ProgressCounter(on_progress)
     if chosen == PORTABLE:
-        brought = [_portable(desk, file, user, tell)]
+        brought = [_portable(authorized, file, user, on_progress)]
     else:
         importer = _Import(
-            desk.store, settings, file, format=chosen, user=user or desk.who.user, status=status, tally=tally
+            authorized.store,
+            settings,
+            file,
+            format=chosen,
+            user=user or authorized.principal.user,
+            status=status,
+            progress=progress,
         )
         sessions = enumerate(SESSIONS[chosen].sessions(file), 1)
         brought = [importer.run(number, session, key) for number, session in sessions]
     if not brought:
         raise UsageError(f"There is no session in {path}, read as {chosen}.", hint="`--format` forces another format.")
     for one in brought:
-        desk.looked("import", uuid=one.uuid, file=one.file, format=one.format, sha256=one.sha256)
+        authorized.record_access("import", uuid=one.uuid, file=one.file, format=one.format, sha256=one.sha256)
     return brought
 
 
@@ -111,28 +117,33 @@ def _is_packed(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _portable(desk: Desk, file: SessionFile, user: str | None, tell: Callable[[Tally], None] | None) -> Brought:
+def _portable(
+    authorized: AuthorizedStore,
+    file: SessionFile,
+    user: str | None,
+    on_progress: Callable[[ProgressCounter], None] | None,
+) -> Brought:
     """A portable task; an administrator's keeps its id and its user, anybody else's becomes his own."""
-    with read_portable(file.path, desk.store.options) as portable:
+    with read_portable(file.path, authorized.store.options) as portable:
         (row,) = portable.find()
         mine = row.uuid
-        if not desk.who.admin:
-            seen = row_if_there(desk.store, row.uuid, user=desk.who.user) is not None
-            mine = row.uuid if seen else str(uuids.uuid5(_NAMESPACE, f"{row.uuid}\n{desk.who.user}"))
-            user = desk.who.user
+        if not authorized.principal.admin:
+            seen = row_if_there(authorized.store, row.uuid, user=authorized.principal.user) is not None
+            mine = row.uuid if seen else str(uuids.uuid5(_NAMESPACE, f"{row.uuid}\n{authorized.principal.user}"))
+            user = authorized.principal.user
         portable.rename(**{"uuid": mine} | ({"user": user} if user is not None else {}))
-        already = row_if_there(desk.store, mine) is not None
-        figures = take_in(portable, desk.store, tell=tell)
-    row = desk.store.row(mine)
+        already = row_if_there(authorized.store, mine) is not None
+        figures = take_in(portable, authorized.store, on_progress=on_progress)
+    row = authorized.store.row(mine)
     return Brought(
         uuid=mine,
-        file=desk.store.sanitiser.text(file.path.name),
+        file=authorized.store.sanitiser.text(file.path.name),
         format=PORTABLE,
         sha256=file.sha256,
         task_key=row.task_key,
         user=row.user,
         status=row.status,
-        messages=sum(1 for _ in desk.store.read(mine, Message)),
+        messages=sum(1 for _ in authorized.store.read(mine, Message)),
         already=already and not figures.appended,
     )
 
@@ -149,10 +160,10 @@ class _Import:
         format: str,
         user: str,
         status: Ending,
-        tally: Tally,
+        progress: ProgressCounter,
     ) -> None:
         self.store, self.settings, self.file = store, settings, file
-        self.format, self.user, self.status, self.tally = format, user, status, tally
+        self.format, self.user, self.status, self.progress = format, user, status, progress
 
     def run(self, number: int, session: Iterator[Said], key: TaskKey | None) -> Brought:
         """One session; it is whole in the store, or not there."""
@@ -164,7 +175,7 @@ class _Import:
             uuid=uuid, file=called, format=self.format, sha256=self.file.sha256, task_key=str(key),
             user=self.user, status=self.status,
         )  # fmt: skip
-        self.tally.add(tasks=1)
+        self.progress.add(tasks=1)
         if self._is_there(brought):
             return brought
         begun = list(islice(session, AHEAD))
@@ -218,7 +229,7 @@ class _Import:
                 replies += message.role == "assistant"
                 unanswered = unanswered if message.role == "tool" else {call.id: call for call in message.tool_calls}
                 unanswered.pop(message.tool_call_id or "", None)
-            self.tally.add(records=len(said.origin))
+            self.progress.add(records=len(said.origin))
         if not brought.messages:
             sentence = f"There is no message in {self.file.path}, read as {self.format}."
             raise UsageError(sentence, hint="`--format` forces another format.")

@@ -1,7 +1,7 @@
-"""`compact(desk, settings, uuid)`: summarise the older part of a task by hand, between two sittings.
+"""On-demand compaction: summarise the older part of a task that is not running.
 
-It takes the lease, so nobody writes the task meanwhile, and leaves the status as it was. The summariser is the model
-that the settings of the task's user name, else the extractive one. Nothing is deleted: the log stays whole.
+Compaction takes the lease, so that the task has no other writer meanwhile, and leaves the status unchanged. The
+summariser is the model in the settings of the task's user, or else the extractive one. No message is deleted.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from orihon.agent.models import open_model
 from orihon.agent.user_settings import settings_for
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.settings.schema import Settings
-from orihon.stores.base import Lease
+from orihon.stores.base import Store
 from orihon.task import lifecycle, summaries
 from orihon.task.config import EXTRACTIVE, Summariser
 from orihon.task.reader import Reader
+from orihon.task.task import Task
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction saved; `messages` is 0 when there was nothing to gain, and nothing was changed."""
+    """The result of a compaction. If `messages` is 0, there was nothing to gain and nothing changed."""
 
     uuid: str
     summariser: str
@@ -33,54 +34,54 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     window_tokens_before: int
     window_tokens_after: int
     summary: str = ""
-    problems: tuple[str, ...] = ()  # of the model, where the extractive summary had to stand in
+    problems: tuple[str, ...] = ()  # why the model's summary was rejected, if the extractive one replaced it
 
 
-def compact(desk: Desk, settings: Settings, uuid: str, *, focus: str = "") -> Compacted:
-    """Do it; `focus` says what the summary should dwell on."""
-    row = desk.row(uuid)
+def compact(authorized: AuthorizedStore, settings: Settings, uuid: str, *, focus: str = "") -> Compacted:
+    """Summarise the older messages of a task; `focus` tells the model what matters most."""
+    row = authorized.row(uuid)
     settings = settings_for(row.task_source, row.user or "", settings)
     name = settings.context_storage.summariser or EXTRACTIVE
     try:
-        lease = desk.store.lease(row.uuid)
+        lease = authorized.store.lease(row.uuid)
     except LeaseHeld as error:
         raise LeaseHeld(
-            f"{error.message} It is summarised while nobody writes it.",
+            f"{error.message} A task can be compacted only while it has no writer.",
             owner=error.owner,
             hint="`orihon pause` asks it to pause; then try again.",
         ) from error
     with lease:
+        task = Engine(authorized.store, settings, user=authorized.principal.scope).taken(lease)
         if name == EXTRACTIVE:
-            made = _compacted(desk, settings, lease, None, focus)
+            compacted = _compact(authorized.store, task, name, None, focus)
         else:
             with closing(open_model(name, settings)) as model:
-                made = _compacted(desk, settings, lease, model.ask, focus)
-    desk.looked("compact", uuid=row.uuid, read=["window"])
-    return msgspec.structs.replace(made, summariser=name)
+                compacted = _compact(authorized.store, task, name, model.ask, focus)
+    authorized.record_access("compact", uuid=row.uuid, read=["window"])
+    return compacted
 
 
-def _compacted(desk: Desk, settings: Settings, lease: Lease, summariser: Summariser | None, focus: str) -> Compacted:
-    task = Engine(desk.store, settings, user=desk.who.scope).taken(lease)
+def _compact(store: Store, task: Task, name: str, summariser: Summariser | None, focus: str) -> Compacted:
     row = task.row
     if not lifecycle.can_resume(row):
         raise Conflict(
-            f"Task {row.uuid} is {row.status}; its final summary is written.",
-            hint="Only a task that can go on is summarised.",
+            f"Task {row.uuid} is {row.status} and has its final summary.",
+            hint="Only a task that can be resumed can be compacted.",
             retryable=False,
         )
-    before = Reader(desk.store, row).window().tokens
-    made = summaries.roll(task, summariser, focus=focus)
-    if made is None:
-        return Compacted(uuid=row.uuid, summariser="", window_tokens_before=before, window_tokens_after=before)
+    before = Reader(store, row).window().tokens
+    rolled = summaries.roll(task, summariser, focus=focus)
+    if rolled is None:
+        return Compacted(uuid=row.uuid, summariser=name, window_tokens_before=before, window_tokens_after=before)
     task.update(activity=row.activity)
     return Compacted(
         uuid=row.uuid,
-        summariser="",
-        messages=made.messages,
-        original_tokens=made.outcome.original_tokens,
-        summary_tokens=made.outcome.tokens,
+        summariser=name,
+        messages=rolled.messages,
+        original_tokens=rolled.outcome.original_tokens,
+        summary_tokens=rolled.outcome.tokens,
         window_tokens_before=before,
-        window_tokens_after=Reader(desk.store, row).window().tokens,
-        summary=made.outcome.text,
-        problems=made.outcome.problems,
+        window_tokens_after=Reader(store, row).window().tokens,
+        summary=rolled.outcome.text,
+        problems=rolled.outcome.problems,
     )

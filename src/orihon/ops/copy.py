@@ -11,14 +11,14 @@ While a task is being copied, it is `paused` in the target; its own status comes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, StoreUnavailable, UsageError
-from orihon.ops.tally import Tally
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import TaskRow
 from orihon.stores import is_postgres
@@ -57,19 +57,17 @@ class Copied(msgspec.Struct, kw_only=True):
             self.notes.append(sentence)
 
 
-def copy(
-    source: Store, target: Store, *, tasks: Iterable[str] = (), tell: Callable[[Tally], None] | None = None
-) -> Copied:
+def copy(source: Store, target: Store, *, tasks: Iterable[str] = (), on_progress: OnProgress = None) -> Copied:
     """Copy all tasks, or some; other tasks of the target are left alone. A task that fails does not stop the rest."""
     _refuse_if_same(source, target)
     started = time.monotonic()
     copied = Copied(source=source.url, target=target.url)
-    tally = Tally(tell=tell)
+    progress = ProgressCounter(on_progress)
     flawed: set[str] = set()
     with _listening(source, copied, flawed):
         for row in _chosen(source, list(tasks)):
-            tally.add(tasks=1)
-            task = TaskCopy(source, target, row, tally, flawed)
+            progress.add(tasks=1)
+            task = TaskCopy(source, target, row, progress, flawed)
             try:
                 figures = task.run()
             except (Conflict, Corrupt, LeaseHeld, NotFound, Refused, StoreUnavailable, UsageError) as error:

@@ -1,103 +1,108 @@
-"""What the monitor found, as Prometheus reads it: a text, and a small server for it.
+"""Prometheus metrics: the newest report of the monitor, served at `/metrics`. Needs the extra `metrics`.
 
-The text has counts alone: no name of a user, a repository or a task. On a loopback address the server answers only
-those who call it by such a name, so that no web page can read it by way of a browser.
+The metrics contain counts only, never the name of a user, a repository or a task. On a loopback address the server
+answers only requests whose Host header names a loopback address, so that no web page can read it through a browser.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from socketserver import ThreadingMixIn
+from typing import Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from orihon.errors import UsageError
-from orihon.ops.monitor import Report
+from orihon.ops.monitor import LEVELS, MonitorReport
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-SILENCE_SECONDS = 10  # after which a caller who says nothing is dropped
+IDLE_SECONDS = 10  # after which a client that sends nothing is disconnected
+
+StartResponse = Callable[..., Any]
 
 
-def text_of(report: Report) -> str:
-    """The metrics of one look."""
-    return "".join(f"{line}\n" for line in _lines(report))
+class MetricsServer(Collector):
+    """Serves `report` at `http://host:port/metrics` until it is closed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.report: MonitorReport | None = None
+        registry = CollectorRegistry()
+        registry.register(self)
+        self._metrics_app = make_wsgi_app(registry)
+        self._local_only = host in LOOPBACK
+        try:
+            self._server = make_server(host, port, self._app, _Server, _Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(
+                f"Metrics cannot be served at {host}:{port}: {reason}.", hint="Choose another port."
+            ) from error
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="orihon-metrics", daemon=True)
+        self._thread.start()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of the newest report."""
+        report = self.report
+        if report is None:
+            return
+        tasks = GaugeMetricFamily("orihon_tasks", "Tasks in the store by status.", labels=["status"])
+        for status, count in report.tasks.items():
+            tasks.add_metric([status], count)
+        yield tasks
+        meaning = "Level of a check: 0 ok, 1 warning, 2 critical."
+        levels = GaugeMetricFamily("orihon_check_level", meaning, labels=["check"])
+        for check in report.checks:
+            levels.add_metric([check.name], LEVELS.index(check.level))
+        yield levels
+        checked_at = datetime.fromisoformat(report.at).timestamp()
+        average = float("nan") if report.average_seconds is None else report.average_seconds
+        for name, meaning, value in (
+            ("disk_bytes", "Disk usage of the store.", report.disk_bytes),
+            ("failure_ratio", "Share of failed tasks among those that ended.", report.failure_rate),
+            ("task_seconds_average", "Average time from start to end.", average),
+            ("long_running_tasks", "Tasks that run longer than allowed.", len(report.long_running)),
+            ("interrupted_tasks", "Tasks whose process was found dead by the last check.", len(report.interrupted)),
+            ("last_look_timestamp_seconds", "Time of the last check.", checked_at),
+        ):
+            yield GaugeMetricFamily(f"orihon_{name}", meaning, value)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        host = environ.get("HTTP_HOST", "")
+        host = (host.rpartition(":")[0] or host).strip("[]")
+        if self._local_only and host not in LOOPBACK:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"This address answers to localhost only.\n"]
+        if environ["PATH_INFO"] != "/metrics":
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"There is only /metrics.\n"]
+        response: Iterable[bytes] = self._metrics_app(environ, start_response)
+        return response
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _lines(report: Report) -> Iterator[str]:
-    yield "# HELP orihon_tasks Tasks in the store by status."
-    yield "# TYPE orihon_tasks gauge"
-    yield from (f'orihon_tasks{{status="{status}"}} {count}' for status, count in report.tasks.items())
-    yield "# HELP orihon_check_level What a check says: 0 ok, 1 warning, 2 critical."
-    yield "# TYPE orihon_check_level gauge"
-    levels = {"ok": 0, "warning": 1, "critical": 2}
-    yield from (f'orihon_check_level{{check="{check.name}"}} {levels[check.level]}' for check in report.checks)
-    for name, meaning, value in (
-        ("disk_bytes", "What the store takes on the disk.", report.disk_bytes),
-        ("failure_ratio", "Share of failed tasks among those that ended.", report.failure_rate),
-        ("task_seconds_average", "Time from start to end, on average.", report.average_seconds),
-        ("long_running_tasks", "Tasks that run longer than allowed.", len(report.long_running)),
-        ("interrupted_tasks", "Tasks whose process was found dead in the last look.", len(report.interrupted)),
-        ("last_look_timestamp_seconds", "When the store was looked at.", datetime.fromisoformat(report.at).timestamp()),
-    ):
-        yield f"# HELP orihon_{name} {meaning}"
-        yield f"# TYPE orihon_{name} gauge"
-        yield f"orihon_{name} {'NaN' if value is None else value}"
-
-
-@contextmanager
-def served(host: str, port: int, text: Callable[[], str]) -> Iterator[int]:
-    """Answer `GET /metrics` at this address while the block runs; gives the port."""
-    handler = type("Handler", (_Handler,), {"text": staticmethod(text), "host": host})
-    try:
-        server = _Server((host, port), handler)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(
-            f"Metrics cannot be served at {host}:{port}: {reason}.", hint="Give another port, or end who has this one."
-        ) from error
-    thread = threading.Thread(target=server.serve_forever, name="orihon-metrics", daemon=True)
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Server(ThreadingHTTPServer):
+class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    allow_reuse_address = True
 
 
-class _Handler(BaseHTTPRequestHandler):
-    text: Callable[[], str]
-    host: str
-    timeout = SILENCE_SECONDS
-
-    def do_GET(self) -> None:
-        called = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-        if self.host in LOOPBACK and called.strip("[]") not in LOOPBACK:
-            self._answer(403, "This address answers to localhost only.\n")
-        elif self.path.partition("?")[0] != "/metrics":
-            self._answer(404, "There is only /metrics.\n")
-        else:
-            self._answer(200, self.text())
-
-    def _answer(self, code: int, text: str) -> None:
-        data = text.encode()
-        self.send_response(code)
-        self.send_header("Content-Type", CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(data)
-
-    def version_string(self) -> str:
-        return "orihon"
+class _Handler(WSGIRequestHandler):
+    timeout = IDLE_SECONDS
 
     def log_message(self, *_: Any) -> None:
-        """Nobody needs a line for each call."""
+        """Log nothing."""

@@ -16,7 +16,7 @@ import hashlib
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
@@ -28,7 +28,7 @@ from orihon.agent import queue
 from orihon.coerce import decode_json
 from orihon.errors import Conflict, Corrupt, NotFound, OrihonError, UsageError
 from orihon.ops.portablefile import HINT, Piece, Span, Unpacked, Writing, bytes_of, inner
-from orihon.ops.tally import Tally
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.taskcopy import Figures, TaskCopy
 from orihon.records import Blob, Event, Metadata, PlanEntry, Record, Status, TaskRow
 from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
@@ -43,7 +43,7 @@ R = TypeVar("R", bound=Record)
 
 
 def write_portable(
-    store: Store, row: TaskRow, path: Path, *, durable: bool = True, tell: Callable[[Tally], None] | None = None
+    store: Store, row: TaskRow, path: Path, *, durable: bool = True, on_progress: OnProgress = None
 ) -> Figures:
     """Write a task to a file, read it back, and compare; only then has the file its name. A file there is replaced.
 
@@ -57,7 +57,7 @@ def write_portable(
     try:
         options = before if durable else msgspec.structs.replace(before, durability="os")
         with disk_errors(f"{path} cannot be written"), Portable(fresh, options) as target:
-            copy = TaskCopy(store, target, row, Tally(tell=tell), {row.uuid}, sound_only=True)
+            copy = TaskCopy(store, target, row, ProgressCounter(on_progress), {row.uuid}, sound_only=True)
             figures = copy.run()
             if lost := [one for one in problems if one.list != EVENTS]:
                 raise Corrupt(f"Task {row.uuid} cannot be exported whole: {lost[0]}.")
@@ -83,7 +83,7 @@ def read_portable(path: Path, options: Options | None = None) -> Portable:
     return portable
 
 
-def take_in(portable: Portable, target: Store, *, tell: Callable[[Tally], None] | None = None) -> Figures:
+def take_in(portable: Portable, target: Store, *, on_progress: OnProgress = None) -> Figures:
     """Bring the task of a file into a store and compare: all of it comes in, or nothing.
 
     One that was running or queued is paused there, and no worker takes it up by itself. One that is there already is
@@ -94,7 +94,7 @@ def take_in(portable: Portable, target: Store, *, tell: Callable[[Tally], None] 
         row = msgspec.structs.replace(row, status="paused", activity="", reason=None)
     is_new = row_if_there(target, row.uuid) is None
     try:
-        return TaskCopy(portable, target, row, Tally(tell=tell), set()).run()
+        return TaskCopy(portable, target, row, ProgressCounter(on_progress), set()).run()
     except OrihonError:
         if is_new:
             with suppress(NotFound):

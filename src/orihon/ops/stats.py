@@ -1,19 +1,27 @@
-"""`statistics(desk, query)`: what the tasks add up to, each figure beside the target that it should meet.
+"""Statistics over the tasks of a store, each measure compared with its target.
 
-Everything comes from the rows, so a store of 100,000 tasks takes no longer than one of ten. Sizes are those of the
-records as they were appended; `orihon.ops.disk` measures what the files take.
+The figures come from the rows, so a store of 100,000 tasks takes no longer than one of ten. Sizes are those of the
+appended records; `measure_disk` measures the files themselves.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import msgspec
 
-from orihon.ops.access import Desk
+from orihon.errors import NotFound, UsageError
+from orihon.ops.access import AuthorizedStore
+from orihon.ops.progress import OnProgress, ProgressCounter
+from orihon.records import Status
+from orihon.stores.archiving import size_of
 from orihon.stores.base import Query
+from orihon.stores.files import Refused, directory_handle
+from orihon.stores.jsonl import JsonlStore
 from orihon.stores.lookup import asked
 from orihon.stores.totals import Totals
 from orihon.task.lifecycle import ENDED
@@ -24,13 +32,13 @@ TARGETS = {
     "summary_success": ("> 95%", operator.gt, 0.95),
     "compression_ratio": ("<= 40%", operator.le, 0.4),
     "bytes_per_month": ("< 5 GB", operator.lt, 5 * 10**9),
-    "duration_growth": ("< 10%", operator.lt, 0.1),  # of a month, against the month before
-    "memory_saved": (">= 80%", operator.ge, 0.8),  # no row knows it; a benchmark does
+    "duration_growth": ("< 10%", operator.lt, 0.1),  # the last 30 days against the 30 before
+    "memory_saved": (">= 80%", operator.ge, 0.8),  # not in the rows; a benchmark measures it
 }
 
 
 class User(msgspec.Struct, frozen=True):
-    """What one user's tasks add up to."""
+    """The totals of one user."""
 
     user: str
     tasks: int
@@ -40,7 +48,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A figure with its target; the value is None when the rows do not know it."""
+    """A figure with its target. The value is None if the rows do not have it."""
 
     name: str
     value: float | None
@@ -49,49 +57,80 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """The statistics of a store."""
 
     tasks: int
     by_status: dict[str, int]
     active_bytes: int
     ended_bytes: int
-    ended_packed_bytes: int  # where it is compressed as it is now
+    ended_packed_bytes: int  # the archived size, where a task is archived
     tokens: int
     average_messages: float | None
     average_tokens: float | None
     average_seconds: float | None
     average_compressions: float | None
     users: list[User]  # the busiest first
-    days: dict[str, int]  # tasks that were made, by day (UTC)
+    days: dict[str, int]  # tasks created per day (UTC)
     measures: list[Measure]
 
 
-def statistics(desk: Desk, query: Query, *, today: datetime | None = None) -> Statistics:
-    """The figures of the tasks that somebody may see and that a query asks for."""
-    statuses = desk.totals(query, "status")
-    users, days = desk.totals(query, "user"), desk.totals(query, "day")
-    desk.trail.asked("statistics", query.user, query=asked(query))
-    all_of_them = _sum(statuses.values())
-    ended = _sum(totals for status, totals in statuses.items() if status in ENDED)
+class DiskUsage(msgspec.Struct):
+    """Bytes on disk of the tasks that have not ended, and of those that have."""
+
+    active_bytes: int = 0
+    ended_bytes: int = 0
+
+
+def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: datetime | None = None) -> Statistics:
+    """Return the statistics of the tasks that match a query."""
+    by_status = authorized.totals(query, "status")
+    by_user, by_day = authorized.totals(query, "user"), authorized.totals(query, "day")
+    authorized.trail.asked("statistics", query.user, query=asked(query))
+    total = _sum(by_status.values())
+    ended = _sum(totals for status, totals in by_status.items() if status in ENDED)
     return Statistics(
-        tasks=all_of_them.tasks,
-        by_status={status: totals.tasks for status, totals in sorted(statuses.items())},
-        active_bytes=all_of_them.size_bytes - ended.size_bytes,
+        tasks=total.tasks,
+        by_status={status: totals.tasks for status, totals in sorted(by_status.items())},
+        active_bytes=total.size_bytes - ended.size_bytes,
         ended_bytes=ended.size_bytes,
         ended_packed_bytes=ended.packed_bytes,
-        tokens=all_of_them.tokens,
-        average_messages=_ratio(all_of_them.messages, all_of_them.tasks),
-        average_tokens=_ratio(all_of_them.tokens, all_of_them.tasks),
-        average_seconds=_ratio(all_of_them.seconds, all_of_them.timed),
-        average_compressions=_ratio(all_of_them.compressions, all_of_them.tasks),
-        users=_users(users, all_of_them.tasks),
-        days={day: totals.tasks for day, totals in sorted(days.items())},
-        measures=_measures(statuses, ended, all_of_them, days, today or datetime.now(UTC)),
+        tokens=total.tokens,
+        average_messages=_ratio(total.messages, total.tasks),
+        average_tokens=_ratio(total.tokens, total.tasks),
+        average_seconds=_ratio(total.seconds, total.timed),
+        average_compressions=_ratio(total.compressions, total.tasks),
+        users=_users(by_user, total.tasks),
+        days={day: totals.tasks for day, totals in sorted(by_day.items())},
+        measures=_measures(by_status, ended, total, by_day, today or datetime.now(UTC)),
     )
 
 
-def _users(users: dict[str, Totals], tasks: int) -> list[User]:
-    busiest = sorted(users.items(), key=lambda item: (-item[1].tasks, item[0]))
+def count_by_status(totals: dict[str, Totals]) -> dict[Status, int]:
+    """Return the number of tasks for every status, given the totals by status."""
+    return {status: totals[status].tasks if status in totals else 0 for status in get_args(Status)}
+
+
+def measure_disk(authorized: AuthorizedStore, query: Query, *, on_progress: OnProgress = None) -> DiskUsage:
+    """Measure the files of the tasks that match a query. Raise UsageError unless the store keeps plain files."""
+    store = authorized.store
+    if not isinstance(store, JsonlStore):
+        raise UsageError("Only a store of plain files knows the disk usage of its tasks.", hint="Leave out --disk.")
+    usage, progress = DiskUsage(), ProgressCounter(on_progress)
+    for row in authorized.rows(query):
+        # the task was deleted or moved meanwhile, or its directory is a link, which the doctor reports
+        with suppress(NotFound, FileNotFoundError, Refused):
+            with directory_handle(store.path_of(row.uuid)) as directory:
+                size = size_of(directory)
+            if row.status in ENDED:
+                usage.ended_bytes += size
+            else:
+                usage.active_bytes += size
+            progress.add(tasks=1, size_bytes=size)
+    return usage
+
+
+def _users(by_user: dict[str, Totals], tasks: int) -> list[User]:
+    busiest = sorted(by_user.items(), key=lambda item: (-item[1].tasks, item[0]))
     return [
         User(user, totals.tasks, totals.tasks / tasks, totals.tokens, _ratio(totals.seconds, totals.timed))
         for user, totals in busiest
@@ -99,17 +138,16 @@ def _users(users: dict[str, Totals], tasks: int) -> list[User]:
 
 
 def _measures(
-    statuses: dict[str, Totals], ended: Totals, every: Totals, days: dict[str, Totals], today: datetime
+    by_status: dict[str, Totals], ended: Totals, total: Totals, by_day: dict[str, Totals], today: datetime
 ) -> list[Measure]:
-    """The measures of success, as far as rows can tell."""
-    now, before = (_month(days, today - timedelta(days=MONTH_DAYS * months)) for months in (0, 1))
-    seconds, earlier = _ratio(now.seconds, now.timed), _ratio(before.seconds, before.timed)
+    month, month_before = (_month(by_day, today - timedelta(days=MONTH_DAYS * months)) for months in (0, 1))
+    seconds, seconds_before = _ratio(month.seconds, month.timed), _ratio(month_before.seconds, month_before.timed)
     values = {
-        "failure_rate": _ratio(statuses.get("failed", Totals()).tasks, ended.tasks),
-        "summary_success": _ratio(every.summaries - every.summary_failures, every.summaries),
-        "compression_ratio": _ratio(every.summary_tokens, every.summarised_tokens),
-        "bytes_per_month": now.packed_bytes,
-        "duration_growth": seconds / earlier - 1 if seconds is not None and earlier else None,
+        "failure_rate": _ratio(by_status.get("failed", Totals()).tasks, ended.tasks),
+        "summary_success": _ratio(total.summaries - total.summary_failures, total.summaries),
+        "compression_ratio": _ratio(total.summary_tokens, total.summarised_tokens),
+        "bytes_per_month": month.packed_bytes,
+        "duration_growth": seconds / seconds_before - 1 if seconds is not None and seconds_before else None,
         "memory_saved": None,
     }
     return [_measure(name, value) for name, value in values.items()]
@@ -120,15 +158,15 @@ def _measure(name: str, value: float | None) -> Measure:
     return Measure(name, value, target, None if value is None else is_met(value, limit))
 
 
-def _month(days: dict[str, Totals], last: datetime) -> Totals:
+def _month(by_day: dict[str, Totals], last: datetime) -> Totals:
     first = (last - timedelta(days=MONTH_DAYS)).date().isoformat()
-    return _sum(totals for day, totals in days.items() if first < day <= last.date().isoformat())
+    return _sum(totals for day, totals in by_day.items() if first < day <= last.date().isoformat())
 
 
-def _sum(many: Iterable[Totals]) -> Totals:
+def _sum(groups: Iterable[Totals]) -> Totals:
     total = Totals()
-    for one in many:
-        total.add(one)
+    for totals in groups:
+        total.add(totals)
     return total
 
 

@@ -13,7 +13,7 @@ from orihon import codec
 from orihon.context.events import problem
 from orihon.errors import Conflict, Corrupt, NotFound
 from orihon.ops.blobs import named, renamed
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.parts import is_textual
 from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
 from orihon.stores.base import LISTS, Lease, Problem, Store
@@ -50,9 +50,16 @@ class TaskCopy:
     """
 
     def __init__(
-        self, source: Store, target: Store, row: TaskRow, tally: Tally, flawed: set[str], *, sound_only: bool = False
+        self,
+        source: Store,
+        target: Store,
+        row: TaskRow,
+        progress: ProgressCounter,
+        flawed: set[str],
+        *,
+        sound_only: bool = False,
     ) -> None:
-        self.source, self.target, self.tally, self.flawed = source, target, tally, flawed
+        self.source, self.target, self.progress, self.flawed = source, target, progress, flawed
         self.row = target.sanitiser.record(_whole_or_stub(row))
         self.uuid = row.uuid
         self.notes: list[str] = []
@@ -144,7 +151,7 @@ class TaskCopy:
                 figures.records += 1
                 figures.size_bytes += len(line)
                 figures.changed += record != given
-                self.tally.add(records=1, size_bytes=len(line))
+                self.progress.add(records=1, size_bytes=len(line))
         return figures
 
     def _pairs(self, kind: type[R], last: int) -> Iterator[tuple[R, R | None]]:

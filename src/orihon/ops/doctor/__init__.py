@@ -11,31 +11,29 @@ without losing anything; what cannot is explained: what is lost, and what is sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from orihon.errors import UsageError
 from orihon.ops.doctor.files import examine_files
 from orihon.ops.doctor.finding import Finding
 from orihon.ops.doctor.sqlite import examine_sqlite
-from orihon.ops.tally import Tally
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.stores import is_postgres
 from orihon.stores.files import disk_errors
 from orihon.stores.presence import SQLITE, require
 
-__all__ = ["Finding", "Tally", "examine"]
+__all__ = ["Finding", "ProgressCounter", "examine"]
 
 
-def examine(
-    url: str, *, fix: bool = False, rebuild: bool = False, tell: Callable[[Tally], None] | None = None
-) -> Iterator[Finding]:
+def examine(url: str, *, fix: bool = False, rebuild: bool = False, on_progress: OnProgress = None) -> Iterator[Finding]:
     """Findings about a store; `tell` hears how far the look has come."""
     require(url)
     with disk_errors(f"The store {url} cannot be looked at"):
-        yield from _examine(url, Tally(tell=tell), fix=fix, rebuild=rebuild)
+        yield from _examine(url, ProgressCounter(on_progress), fix=fix, rebuild=rebuild)
 
 
-def _examine(url: str, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
+def _examine(url: str, progress: ProgressCounter, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
     if rebuild and (url == "memory:" or url.startswith(SQLITE) or is_postgres(url)):
         raise UsageError("Only a store of plain files can have its tasks.db made again.", hint="Leave out --rebuild.")
     if url == "memory:":
@@ -43,8 +41,8 @@ def _examine(url: str, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Fi
     elif is_postgres(url):
         from orihon.ops.doctor.postgres import examine_postgres  # noqa: PLC0415 - only with psycopg
 
-        yield from examine_postgres(url, tally, fix=fix)
+        yield from examine_postgres(url, progress, fix=fix)
     elif url.startswith(SQLITE):
-        yield from examine_sqlite(Path(url.removeprefix(SQLITE)), tally, fix=fix)
+        yield from examine_sqlite(Path(url.removeprefix(SQLITE)), progress, fix=fix)
     else:
-        yield from examine_files(Path(url), tally, fix=fix, rebuild=rebuild)
+        yield from examine_files(Path(url), progress, fix=fix, rebuild=rebuild)

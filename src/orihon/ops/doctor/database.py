@@ -11,7 +11,7 @@ from orihon.errors import Corrupt
 from orihon.ops.blobs import named
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.lists import LOST, TELL_EVERY, UNUSED, flaw_of
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.records import Message, Record
 from orihon.stores.base import LISTS
 from orihon.stores.sweeping import LEFT
@@ -27,7 +27,7 @@ def copies_of(kind: type[Record]) -> tuple[str, ...]:
     return COPIES if kind is Message else ()
 
 
-def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, tally: Tally) -> Iterator[Finding]:
+def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, progress: ProgressCounter) -> Iterator[Finding]:
     """Rows of uuid, number, line and copies, as a table has them."""
     name, field = LISTS[kind]
     copies = copies_of(kind)
@@ -36,7 +36,7 @@ def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, tally: Tall
         where = f"task {uuid}, {name} {number}"
         size += len(line)
         if count % TELL_EVERY == 0:
-            tally.add(records=TELL_EVERY, size_bytes=size)
+            progress.add(records=TELL_EVERY, size_bytes=size)
             size = 0
         try:
             record = codec.decode_line(line, kind)
@@ -52,7 +52,7 @@ def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, tally: Tall
             yield problem(where, f"The line cannot be used: {reason}. {UNUSED}")
         if b'"sha256":' in line:
             yield from _missing(uuid, record, has_blob, where)
-    tally.add(records=count % TELL_EVERY, size_bytes=size)
+    progress.add(records=count % TELL_EVERY, size_bytes=size)
 
 
 def _missing(uuid: str, record: Record, has_blob: HasBlob, where: str) -> Iterator[Finding]:
@@ -62,10 +62,10 @@ def _missing(uuid: str, record: Record, has_blob: HasBlob, where: str) -> Iterat
             yield problem(where, f"It names blob {blob.sha256}, which is not there: {lost}")
 
 
-def look_at_blobs(rows: Rows, tally: Tally) -> Iterator[Finding]:
+def look_at_blobs(rows: Rows, progress: ProgressCounter) -> Iterator[Finding]:
     """Rows of uuid, sha256 and data."""
     for uuid, sha256, data in rows:
-        tally.add(size_bytes=len(data))
+        progress.add(size_bytes=len(data))
         if hashlib.sha256(data).hexdigest() != sha256:
             sentence = "Its bytes are not those that were stored (their sha256 differs); whoever asks for it hears so."
             yield problem(f"task {uuid}, blob {sha256}", sentence)

@@ -15,13 +15,13 @@ from orihon.ops.doctor.finding import Finding, mended, note, problem
 from orihon.ops.doctor.quiet import OpenTable, PeekedTable, Table, holder_of, open_quietly
 from orihon.ops.doctor.repair import Bench, mend_directories, mend_task
 from orihon.ops.doctor.task import Whereabouts, is_at_work, look_at_task
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.stores import filesystem
 from orihon.stores.files import PRIVATE_DIRECTORY
 from orihon.stores.making import NEW, PLACES, TRASH
 
 
-def examine_files(base: Path, tally: Tally, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
+def examine_files(base: Path, progress: ProgressCounter, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
     """Look at everything, with `fix` repair what can be, with `rebuild` make `tasks.db` again first."""
     started = time.monotonic()
     if rebuild:
@@ -39,16 +39,16 @@ def examine_files(base: Path, tally: Tally, *, fix: bool, rebuild: bool) -> Iter
             table = OpenTable(bench.database)
         elif sound:
             table = stack.enter_context(closing(PeekedTable(base / tables.NAME)))
-        yield from _tasks(base, table, bench, tally)
+        yield from _tasks(base, table, bench, progress)
         if table is not None:
             yield from _rows_alone(base, table)
-    yield Finding("ok", str(base), f"Looked at {tally} in {time.monotonic() - started:.1f} seconds.")
+    yield Finding("ok", str(base), f"Looked at {progress} in {time.monotonic() - started:.1f} seconds.")
 
 
-def _tasks(base: Path, table: Table | None, bench: Bench | None, tally: Tally) -> Iterator[Finding]:
+def _tasks(base: Path, table: Table | None, bench: Bench | None, progress: ProgressCounter) -> Iterator[Finding]:
     for place, name in tables.each_task(base):
         task = Whereabouts(base, place, name)
-        found = look_at_task(task, table, tally)
+        found = look_at_task(task, table, progress)
         if bench is not None and any(finding.fixable for finding in found):
             yield from _mended_task(bench, task, found, table)
         else:
@@ -58,7 +58,7 @@ def _tasks(base: Path, table: Table | None, bench: Bench | None, tally: Tally) -
 def _mended_task(bench: Bench, task: Whereabouts, found: list[Finding], table: Table | None) -> Iterator[Finding]:
     def look_again() -> list[Finding]:
         place = bench.place_of(task.uuid)  # it may have been moved to where it belongs
-        return look_at_task(task._replace(place=place), table, Tally()) if place else []
+        return look_at_task(task._replace(place=place), table, ProgressCounter()) if place else []
 
     try:
         yield from mended(found, lambda: mend_task(bench, task.uuid, found), look_again)

@@ -15,7 +15,7 @@ from orihon.errors import Corrupt
 from orihon.ops.blobs import named
 from orihon.ops.doctor.finding import Finding, not_too_many, note, problem
 from orihon.ops.doctor.quiet import open_quietly, reason_of
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.records import Event, Message, Record
 from orihon.stores.base import LISTS
 from orihon.stores.files import exists
@@ -32,8 +32,8 @@ TELL_EVERY = 1000  # lines
 class ListLook:
     """The lists of one task, of which somebody may be writing the end."""
 
-    def __init__(self, uuid: str, directory: int, where: str, tally: Tally, *, held: bool) -> None:
-        self.uuid, self.directory, self.where, self.tally, self.held = uuid, directory, where, tally, held
+    def __init__(self, uuid: str, directory: int, where: str, progress: ProgressCounter, *, held: bool) -> None:
+        self.uuid, self.directory, self.where, self.progress, self.held = uuid, directory, where, progress, held
 
     def all(self) -> Iterator[Finding]:
         """What is wrong with any of them."""
@@ -109,9 +109,9 @@ class ListLook:
             if index is not None and index.differs(line, record):
                 yield problem(where, f"Line {number}: {CHANGED}. It can be read, but do not trust it.")
             if number % TELL_EVERY == 0:
-                self.tally.add(records=TELL_EVERY, size_bytes=line.offset - told)
+                self.progress.add(records=TELL_EVERY, size_bytes=line.offset - told)
                 told = line.offset
-        self.tally.add(records=number % TELL_EVERY, size_bytes=size - told)
+        self.progress.add(records=number % TELL_EVERY, size_bytes=size - told)
 
     def _named(self, record: Record, line: Line, number: int, where: str) -> Iterator[Finding]:
         if b'"sha256":' not in (line.data or b""):
@@ -148,7 +148,7 @@ class ListLook:
                 for place in range(0, source.size, BLOCK_BYTES):
                     block = source.read_at(place, BLOCK_BYTES)
                     digest.update(block)
-                    self.tally.add(size_bytes=len(block))
+                    self.progress.add(size_bytes=len(block))
         except (OSError, Corrupt) as error:
             yield problem(where, f"It cannot be read: {reason_of(error)}")
             return

@@ -23,7 +23,7 @@ from orihon.ops.doctor.database import (
     without_metadata,
 )
 from orihon.ops.doctor.finding import Finding, mended, not_too_many, note, problem
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.records import Record
 from orihon.stores import rows
 from orihon.stores.base import LISTS
@@ -42,7 +42,7 @@ HAS_BLOB = "SELECT 1 FROM blobs WHERE uuid = %s AND sha256 = %s"
 _numbers = count()
 
 
-def examine_postgres(url: str, tally: Tally, *, fix: bool) -> Iterator[Finding]:
+def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
     """Look at everything; with `fix`, let go of the leases of the dead."""
     started = time.monotonic()
     with closing(Server(url, patience_seconds=0)) as server:
@@ -55,8 +55,8 @@ def examine_postgres(url: str, tally: Tally, *, fix: bool) -> Iterator[Finding]:
         found = [note(f"task {uuid}", _gone(holder), fixable=True) for uuid, holder, _ in _dead(server)]
         yield from mended(found, lambda: _let_go(server), list) if fix else found
         with closing(server.connect()) as connection:
-            yield from _look(connection, tally)
-        yield Finding("ok", server.shown, f"Looked at {tally} in {time.monotonic() - started:.1f} seconds.")
+            yield from _look(connection, progress)
+        yield Finding("ok", server.shown, f"Looked at {progress} in {time.monotonic() - started:.1f} seconds.")
 
 
 def _settings(server: Server) -> Iterator[Finding]:
@@ -85,34 +85,34 @@ def _let_go(server: Server) -> None:
         server.change(LET_GO, uuid, owner)
 
 
-def _look(connection: Connection, tally: Tally) -> Iterator[Finding]:
+def _look(connection: Connection, progress: ProgressCounter) -> Iterator[Finding]:
     connection.isolation_level = IsolationLevel.REPEATABLE_READ  # all of it as it is now, like `pg_dump`
     connection.read_only = True
     with connection.transaction():
         for values in _each(connection, f"SELECT {rows.SELECTED} FROM tasks"):
-            tally.add(tasks=1)
+            progress.add(tasks=1)
             try:
                 rows.row_of(values)
             except msgspec.ValidationError as error:
                 yield problem(f"task {values[0]}", f"Its row makes no sense: {error}. Its lists are still there.")
         for kind, (name, _) in LISTS.items():
-            yield from not_too_many(name, _list(connection, kind, name, tally))
+            yield from not_too_many(name, _list(connection, kind, name, progress))
             yield from without_a_task(_each(connection, orphans_in(TABLES[name][0])), TABLES[name][0])
         blobs = _each(connection, "SELECT uuid, sha256, data FROM blobs", at_once=1)
-        yield from not_too_many("blobs", look_at_blobs(blobs, tally))
+        yield from not_too_many("blobs", look_at_blobs(blobs, progress))
         yield from without_a_task(_each(connection, orphans_in("blobs")), "blobs")
         yield from being_deleted(_each(connection, LEFT))
         yield from without_metadata(_each(connection, BARE))
 
 
-def _list(connection: Connection, kind: type[Record], name: str, tally: Tally) -> Iterator[Finding]:
+def _list(connection: Connection, kind: type[Record], name: str, progress: ProgressCounter) -> Iterator[Finding]:
     table, number = TABLES[name]
     chosen = ", ".join(("uuid", number, "line", *copies_of(kind)))
 
     def has_blob(uuid: str, sha256: str) -> bool:
         return connection.execute(HAS_BLOB, (uuid, sha256)).fetchone() is not None
 
-    yield from look_at_lines(kind, _each(connection, f"SELECT {chosen} FROM {table}"), has_blob, tally)
+    yield from look_at_lines(kind, _each(connection, f"SELECT {chosen} FROM {table}"), has_blob, progress)
 
 
 def _each(connection: Connection, statement: str, at_once: int = 200) -> Iterator[tuple[Any, ...]]:

@@ -25,7 +25,7 @@ from orihon.ops.doctor.entries import look_at_mode
 from orihon.ops.doctor.finding import Finding, mended, not_too_many, note, problem
 from orihon.ops.doctor.quiet import peek, signature
 from orihon.ops.doctor.table import BESIDE, EARLIER, look_at_table, look_at_version
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.records import Record
 from orihon.stores import rows
 from orihon.stores.base import LISTS
@@ -39,7 +39,7 @@ from orihon.stores.sweeping import LEFT
 FREE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
 
 
-def examine_sqlite(path: Path, tally: Tally, *, fix: bool) -> Iterator[Finding]:
+def examine_sqlite(path: Path, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
     """Look at everything; with `fix`, put right modes and leases of the dead."""
     started = time.monotonic()
     found = list(_look_at_file(path))
@@ -47,8 +47,8 @@ def examine_sqlite(path: Path, tally: Tally, *, fix: bool) -> Iterator[Finding]:
         found = list(mended(found, lambda: _mend(path), lambda: _look_at_file(path)))
     yield from found
     if not any(finding.level == "problem" and _hides_the_rest(finding) for finding in found):
-        yield from _contents(path, tally)
-    yield Finding("ok", str(path), f"Looked at {tally} in {time.monotonic() - started:.1f} seconds.")
+        yield from _contents(path, progress)
+    yield Finding("ok", str(path), f"Looked at {progress} in {time.monotonic() - started:.1f} seconds.")
 
 
 def _hides_the_rest(finding: Finding) -> bool:
@@ -101,11 +101,11 @@ def _mend(path: Path) -> None:
             database.change(FREE, uuid, owner)
 
 
-def _contents(path: Path, tally: Tally) -> Iterator[Finding]:
+def _contents(path: Path, progress: ProgressCounter) -> Iterator[Finding]:
     before = signature(path)
     try:
         with peek(path) as connection:
-            yield from _look(connection, tally)
+            yield from _look(connection, progress)
     except sqlite3.DatabaseError as error:
         if signature(path) == before:
             yield problem(path.name, f"It is not a sound SQLite file: {error}.")
@@ -113,24 +113,26 @@ def _contents(path: Path, tally: Tally) -> Iterator[Finding]:
             yield note(path.name, "It was written while it was read, and not all was seen. Look again.")
 
 
-def _look(connection: sqlite3.Connection, tally: Tally) -> Iterator[Finding]:
+def _look(connection: sqlite3.Connection, progress: ProgressCounter) -> Iterator[Finding]:
     for values in connection.execute(f"SELECT {', '.join(rows.COLUMNS)} FROM tasks"):
-        tally.add(tasks=1)
+        progress.add(tasks=1)
         try:
             rows.row_of(values)
         except msgspec.ValidationError as error:
             yield problem(f"task {values[0]}", f"Its row makes no sense: {error}. Its lists are still there.")
     for kind, (name, _) in LISTS.items():
-        yield from not_too_many(name, _list(connection, kind, name, tally))
+        yield from not_too_many(name, _list(connection, kind, name, progress))
         yield from without_a_task(connection.execute(orphans_in(TABLES[name][0])), TABLES[name][0])
     blobs = connection.execute("SELECT uuid, sha256, data FROM blobs")
-    yield from not_too_many("blobs", look_at_blobs(blobs, tally))
+    yield from not_too_many("blobs", look_at_blobs(blobs, progress))
     yield from without_a_task(connection.execute(orphans_in("blobs")), "blobs")
     yield from being_deleted(connection.execute(LEFT))
     yield from without_metadata(connection.execute(BARE))
 
 
-def _list(connection: sqlite3.Connection, kind: type[Record], name: str, tally: Tally) -> Iterator[Finding]:
+def _list(
+    connection: sqlite3.Connection, kind: type[Record], name: str, progress: ProgressCounter
+) -> Iterator[Finding]:
     table, column = TABLES[name]
     chosen = ", ".join(("uuid", column, "CAST(line AS BLOB)", *copies_of(kind)))
 
@@ -138,4 +140,4 @@ def _list(connection: sqlite3.Connection, kind: type[Record], name: str, tally: 
         found = connection.execute("SELECT 1 FROM blobs WHERE uuid = ? AND sha256 = ?", (uuid, sha256)).fetchone()
         return found is not None
 
-    yield from look_at_lines(kind, connection.execute(f"SELECT {chosen} FROM {table}"), has_blob, tally)
+    yield from look_at_lines(kind, connection.execute(f"SELECT {chosen} FROM {table}"), has_blob, progress)

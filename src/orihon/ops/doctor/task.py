@@ -16,7 +16,7 @@ from orihon.ops.doctor.entries import look_at_entries, look_at_folders
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.lists import ListLook
 from orihon.ops.doctor.quiet import Table, holder_of, open_quietly, read_quietly, reason_of
-from orihon.ops.tally import Tally
+from orihon.ops.progress import ProgressCounter
 from orihon.records import Metadata, TaskRow
 from orihon.stores import lockfile, rows
 from orihon.stores.base import FORMAT
@@ -42,11 +42,11 @@ class Whereabouts(NamedTuple):
         return f"{self.place}/{self.uuid}"
 
 
-def look_at_task(task: Whereabouts, table: Table | None, tally: Tally) -> list[Finding]:
+def look_at_task(task: Whereabouts, table: Table | None, progress: ProgressCounter) -> list[Finding]:
     """Everything about one task. Whoever works on it meanwhile is no problem: then it is looked at again."""
-    tally.add(tasks=1)
+    progress.add(tasks=1)
     for _ in range(TRIES):
-        found = list(_look(task, table, tally))
+        found = list(_look(task, table, progress))
         if not any(finding.level == "problem" for finding in found):
             break
         if not os.path.lexists(task.base / task.where):
@@ -54,7 +54,7 @@ def look_at_task(task: Whereabouts, table: Table | None, tally: Tally) -> list[F
         if table is None or not (table.refresh() or is_at_work(task)):
             break
         time.sleep(0.1)  # whoever is at it has written one half, and the other comes in a moment
-        tally = Tally()  # what is looked at twice is counted once
+        progress = ProgressCounter()  # what is looked at twice is counted once
     return found
 
 
@@ -66,7 +66,7 @@ def is_at_work(task: Whereabouts) -> bool:
         return False
 
 
-def _look(task: Whereabouts, table: Table | None, tally: Tally) -> Iterator[Finding]:
+def _look(task: Whereabouts, table: Table | None, progress: ProgressCounter) -> Iterator[Finding]:
     try:
         with open_quietly(task.base / task.where, directory=True) as directory:
             holder = holder_of(directory)
@@ -76,7 +76,7 @@ def _look(task: Whereabouts, table: Table | None, tally: Tally) -> Iterator[Find
                 yield from _look_at_rest(task, directory, table)
             else:
                 yield note(task.where, f"It is being written by {holder}: it was looked at, and is not repaired now.")
-            yield from ListLook(task.uuid, directory, task.where, tally, held=holder is not None).all()
+            yield from ListLook(task.uuid, directory, task.where, progress, held=holder is not None).all()
     except FileNotFoundError:
         return
     except OSError as error:

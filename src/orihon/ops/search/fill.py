@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from orihon.errors import Corrupt, NotFound, StoreUnavailable
 from orihon.ops.blobs import whole
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.search.index import Index, Text, add, who_of
 from orihon.ops.search.news import look
 from orihon.ops.search.place import index_path, with_index
-from orihon.ops.tally import Tally
 from orihon.records import Message, Summary
 from orihon.stores.base import Store
 from orihon.stores.files import Refused
@@ -53,25 +53,23 @@ def _purge(store: Store, index: Index) -> None:
             index.merge()
 
 
-def fill(
-    store: Store, index: Index, *, seconds: float | None = None, tell: Callable[[Tally], None] | None = None
-) -> bool:
+def fill(store: Store, index: Index, *, seconds: float | None = None, on_progress: OnProgress = None) -> bool:
     """Bring the index up to date, for so long at most; whether it is. Somebody else who does it is left to it."""
     until = None if seconds is None else time.monotonic() + seconds
-    tally = Tally(tell=tell)
+    progress = ProgressCounter(on_progress)
     with index.alone() as alone:
         if not alone:
             return False
         look(store, index)
         while waiting := index.database.all(_WAITING, BATCH_TASKS):
             while waiting:
-                _read_some(store, index, waiting, tally)
+                _read_some(store, index, waiting, progress)
                 if until is not None and time.monotonic() > until:
                     return not index.database.all(_WAITING, 1)
         return True
 
 
-def _read_some(store: Store, index: Index, waiting: list[Waiting], tally: Tally) -> None:
+def _read_some(store: Store, index: Index, waiting: list[Waiting], progress: ProgressCounter) -> None:
     """Read tasks from the front of the list, as many as make a transaction of a good size."""
     gone: list[str] = []
 
@@ -86,12 +84,12 @@ def _read_some(store: Store, index: Index, waiting: list[Waiting], tally: Tally)
                     messages = said.number if said.kind != "summary" else messages
                     summaries = said.number if said.kind == "summary" else summaries
                     chars += len(said.text)
-                    tally.add(records=1, size_bytes=len(said.text))
+                    progress.add(records=1, size_bytes=len(said.text))
             except (NotFound, Corrupt, Refused, StoreUnavailable) as error:
                 if isinstance(error, NotFound):
                     gone.append(uuid)  # it was deleted meanwhile
             connection.execute(_READ, (messages, summaries, task))
-            tally.add(tasks=1)
+            progress.add(tasks=1)
 
     index.database.transact(read, size_bytes=4 * BATCH_CHARS)
     for uuid in gone:

@@ -1,4 +1,4 @@
-"""`search(desk, query)`: tasks whose messages, summaries or calls hold the words, the best first, with the places.
+"""`search(authorized, query)`: tasks whose messages, summaries or calls hold the words, the best first.
 
 All words must occur in one message. A place counts by how often the words stand in it, by how short it is, and by what
 it is: a summary more than what was said, and that more than what a tool printed. Nothing else goes in, above all no
@@ -9,18 +9,17 @@ first. Where very much is found, the newest `MOST` places are weighed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
-from orihon.ops.access import Desk
+from orihon.ops.access import AuthorizedStore
 from orihon.ops.plain import plain
+from orihon.ops.progress import OnProgress
 from orihon.ops.search.fill import fill
 from orihon.ops.search.index import KINDS, Index, digest, remove, unpacked
 from orihon.ops.search.place import index_path, with_index
 from orihon.ops.search.words import Term, match_of, pattern_of, terms_of
-from orihon.ops.tally import Tally
 from orihon.records import Status, TaskRow
 from orihon.stores.lookup import row_if_there
 
@@ -73,36 +72,36 @@ class Found(Struct, frozen=True):
 
 
 def search(
-    desk: Desk, wanted: Wanted, *, rebuild: bool = False, tell: Callable[[Tally], None] | None = None
+    authorized: AuthorizedStore, wanted: Wanted, *, rebuild: bool = False, on_progress: OnProgress = None
 ) -> list[Found]:
     """The tasks that the person may see and that hold all the words; the index is filled first."""
     terms = terms_of(wanted.text)
-    path = index_path(desk.store)
+    path = index_path(authorized.store)
     if rebuild and path is not None:
         remove(path)
-    desk.trail.asked("search", wanted.user, text=wanted.text, **({"of": wanted.user} if wanted.user else {}))
+    authorized.trail.asked("search", wanted.user, text=wanted.text, **({"of": wanted.user} if wanted.user else {}))
 
     def filled(index: Index) -> dict[str, list[Place]]:
-        fill(desk.store, index, tell=tell)
-        return _places(desk, index, wanted, terms)
+        fill(authorized.store, index, on_progress=on_progress)
+        return _places(authorized, index, wanted, terms)
 
-    places = with_index(desk.store, filled)
+    places = with_index(authorized.store, filled)
     ranked = sorted(places.items(), key=lambda item: -max(place.score for place in item[1]))
     found: list[Found] = []
     for uuid, those in ranked:
         if len(found) >= wanted.limit:
             break
-        row = row_if_there(desk.store, uuid, user=desk.who.scope)
+        row = row_if_there(authorized.store, uuid, user=authorized.principal.scope)
         if row is not None:  # it may be gone since
             found.append(_found(row, those))
     return found
 
 
-def _places(desk: Desk, index: Index, wanted: Wanted, terms: list[Term]) -> dict[str, list[Place]]:
-    user = wanted.user if desk.who.admin else desk.who.user
-    if not desk.who.admin and wanted.user not in {None, desk.who.user}:
+def _places(authorized: AuthorizedStore, index: Index, wanted: Wanted, terms: list[Term]) -> dict[str, list[Place]]:
+    user = wanted.user if authorized.principal.admin else authorized.principal.user
+    if not authorized.principal.admin and wanted.user not in {None, authorized.principal.user}:
         return {}
-    having = {"u": digest(desk.store.sanitiser.user(user))} if user is not None else {}
+    having = {"u": digest(authorized.store.sanitiser.user(user))} if user is not None else {}
     having |= {"k": digest(wanted.key)} if wanted.key is not None else {}
     more, values = _conditions(wanted)
     rows = index.database.all(_FOUND.format(more=more), match_of(terms, **having), *values, MOST)
