@@ -20,7 +20,7 @@ AGAIN   := --reinstall-package orihon --no-cache
 endif
 
 # what has more to try than fits into `make test`
-DEEP := tests/crash tests/chat/test_shadow_property.py tests/task/test_resume_property.py \
+DEEP := tests/crash tests/chat/workspace_checkpoints/test_property.py tests/task/test_resume_property.py \
   tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
 

@@ -34,8 +34,8 @@ from orihon.agent.targets import parse_targets
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat import book, document, lines
 from orihon.chat.checkpoints import Checkpoints
-from orihon.chat.shadow import Shadow
 from orihon.chat.terminal import typed
+from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from orihon.errors import OrihonError
 from orihon.ingest import sanitiser_for
 from orihon.planning.schema import Goal, Plan, Reflection
@@ -558,7 +558,7 @@ def tracked_path(scene: Scene, texts: list[str]) -> None:
 def checkpoint_of_files(scene: Scene, texts: list[str]) -> None:
     """The labels of checkpoints, which git keeps as well."""
     with book.start(scene.engine, scene.work, name=f"shop {len(texts)}") as one:
-        shadow = Shadow(scene.place / "shadow", scene.work, apart=[])
+        shadow = WorkspaceCheckpoints(scene.place / "repository", scene.work, exclude=[])
         checkpoints = Checkpoints(one, shadow)
         checkpoints.begin()
         for number, text in enumerate(texts):

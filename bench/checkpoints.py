@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.chat.shadow import Shadow
+from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
 TIMES = int(os.environ.get("BENCH_CHECKPOINTS", "60"))
@@ -46,16 +46,16 @@ def _text() -> str:
 
 
 def _time(place: Path, files: list[Path]) -> None:
-    shadow = Shadow(place / "shadow", place / "workspace")
+    checkpoints = WorkspaceCheckpoints(place / "repository", place / "workspace")
     began = time.perf_counter()
-    shadow.take("first")
+    checkpoints.take("first")
     seconds = time.perf_counter() - began
-    shadow.take("second")  # which reads the files once more, and from then on knows their times
+    checkpoints.take("second")  # which reads the files once more, and from then on knows their times
     table = {
-        "one file changed": _timed(lambda: shadow.take("one"), files, 1),
-        "ten files changed": _timed(lambda: shadow.take("ten"), files, 10),
-        "nothing changed": _timed(lambda: shadow.take("none"), files, 0),
-        "restore, one file changed": _timed(_back(shadow), files, 1, times=TIMES // 2),
+        "one file changed": _timed(lambda: checkpoints.take("one"), files, 1),
+        "ten files changed": _timed(lambda: checkpoints.take("ten"), files, 10),
+        "nothing changed": _timed(lambda: checkpoints.take("none"), files, 0),
+        "restore, one file changed": _timed(_back(checkpoints), files, 1, times=TIMES // 2),
         "`git add -A` and `git commit`, one file changed": _timed(_plain(place), files, 1),
     }
     print(f"A workspace of {FILES:,} files, {_size(place / 'workspace') / 1e6:.0f} MB. ", end="")
@@ -66,9 +66,9 @@ def _time(place: Path, files: list[Path]) -> None:
         print(f"| {name} | {cuts[9] * 1000:.0f} | {cuts[18] * 1000:.0f} | {statistics.median(cpu) * 1000:.0f} |")
 
 
-def _back(shadow: Shadow) -> Callable[[], object]:
-    taken = shadow.take("to go back to")
-    return lambda: shadow.restore(taken.commit)
+def _back(checkpoints: WorkspaceCheckpoints) -> Callable[[], object]:
+    taken = checkpoints.take("to go back to")
+    return lambda: checkpoints.restore(taken.commit)
 
 
 def _timed(
@@ -109,20 +109,20 @@ def _plain(place: Path) -> Callable[[], object]:
 
 
 def _disk(place: Path, files: list[Path]) -> None:
-    shadow = Shadow(place / "fresh", place / "workspace")
-    commits = [shadow.take("first").commit]
-    shadow.take("second")
-    sizes = [_size(shadow.repository)]
+    checkpoints = WorkspaceCheckpoints(place / "fresh", place / "workspace")
+    commits = [checkpoints.take("first").commit]
+    checkpoints.take("second")
+    sizes = [_size(checkpoints.repository)]
     for _ in range(TIMES):
         CHANCE.choice(files).write_text(_text(), encoding="utf-8")
-        commits.append(shadow.take("one").commit)
-    sizes.append(_size(shadow.repository))
+        commits.append(checkpoints.take("one").commit)
+    sizes.append(_size(checkpoints.repository))
     for _ in range(10):
-        shadow.take("none")
-    sizes.append(_size(shadow.repository))
+        checkpoints.take("none")
+    sizes.append(_size(checkpoints.repository))
     for kept in (commits, commits[:1]):
-        shadow.keep_only(kept)
-        sizes.append(_size(shadow.repository))
+        checkpoints.keep_only(kept)
+        sizes.append(_size(checkpoints.repository))
     first, changed, same, packed, left = (size / 1000 for size in sizes)
     print("\nOn the disk, in blocks of 4 kB, a changed file having some 4 kB itself:\n")
     print("| after | kB | for each checkpoint |\n|---|---|---|")

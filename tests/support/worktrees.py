@@ -1,4 +1,4 @@
-"""What the tests of checkpoints share: a workspace with a shadow, and exact pictures of directories."""
+"""Helpers for the tests of checkpoints: a workspace with checkpoints, and exact copies of directories in memory."""
 
 import hashlib
 import os
@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-from orihon.chat.shadow import Shadow
+from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 
 IDENTITY = {f"GIT_{who}_{what}": "user@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 def git(where, *arguments):
-    """The user's own git, without the settings of whoever runs the tests."""
+    """Run git as the user of the workspace would, without the settings of the current user."""
     kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
     alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(where)}
     command = ["git", *map(str, arguments)]
@@ -22,7 +22,7 @@ def git(where, *arguments):
 
 
 def put(path, content=b"", *, program=False):
-    """Make a file with the directories that it needs."""
+    """Create a file and its parent directories."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     path.chmod(0o755 if program else 0o644)
@@ -30,7 +30,7 @@ def put(path, content=b"", *, program=False):
 
 
 def picture(root, *, without=(".git",)):
-    """Every file and link below a directory: its bytes, and whether it can be run, or where it leads."""
+    """Return every file and link below a directory, with its type and its bytes or target."""
     found = {}
     for folder, directories, names in os.walk(root):
         directories[:] = [name for name in directories if name not in without]
@@ -46,7 +46,7 @@ def picture(root, *, without=(".git",)):
 
 
 def fingerprint(root):
-    """Every byte, name and mode below a directory."""
+    """Return the mode, time and hash of everything below a directory."""
     found = {}
     for folder, directories, names in os.walk(root):
         for name in [*directories, *names]:
@@ -58,7 +58,9 @@ def fingerprint(root):
 
 
 def world(place, **options):
-    """A workspace and its shadow, side by side in a directory."""
+    """Return a workspace and its checkpoints."""
     workspace = place / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
-    return SimpleNamespace(files=workspace, shadow=Shadow(place / "shadow", workspace, **options), place=place)
+    return SimpleNamespace(
+        files=workspace, checkpoints=WorkspaceCheckpoints(place / "repository", workspace, **options), place=place
+    )

@@ -14,7 +14,7 @@ import msgspec
 from orihon import codec
 from orihon.chat.book import files_of, shadow_place
 from orihon.chat.conversation import STEPS, Conversation
-from orihon.chat.shadow import Change, Restored, Shadow, Skipped, Taken
+from orihon.chat.workspace_checkpoints import FileChange, RestoreResult, SkippedFile, Snapshot, WorkspaceCheckpoints
 from orihon.context.events import sound
 from orihon.errors import NotFound, OrihonError
 from orihon.ingest import shown
@@ -44,7 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoints:
     """Those of one conversation; as a hook of its task they are taken by themselves."""
 
-    def __init__(self, conversation: Conversation, shadow: Shadow) -> None:
+    def __init__(self, conversation: Conversation, shadow: WorkspaceCheckpoints) -> None:
         self.conversation, self.task, self.shadow = conversation, conversation.task, shadow
         self._told: set[str] = set()
         self._commit = ""  # of the newest one
@@ -98,17 +98,17 @@ class Checkpoints:
         line = " ".join(self.task.sanitiser.text(text).split())
         return line if len(line) <= LABEL_CHARS else f"{line[: LABEL_CHARS - 1]}…"
 
-    def _step(self, label: str, taken: Taken) -> Checkpoint:
+    def _step(self, label: str, taken: Snapshot) -> Checkpoint:
         step = int(self.conversation.notes.get(STEPS, 0)) + 1
         self.task.event("note", **{STEPS: step})
         return self._keep(f"{self.conversation.turn}.{step}", label, taken)
 
-    def _taken(self, label: str) -> Taken:
+    def _taken(self, label: str) -> Snapshot:
         taken = self.shadow.take(label)
         self._tell(taken.skipped)
         return taken
 
-    def _keep(self, tag: str, label: str, taken: Taken) -> Checkpoint:
+    def _keep(self, tag: str, label: str, taken: Snapshot) -> Checkpoint:
         """Write down which files belong to the conversation as it is now."""
         self._commit = taken.commit
         beside = {"tag": tag, "commit": taken.commit, "files": len(taken.changes)}
@@ -116,7 +116,7 @@ class Checkpoints:
         event = Event(id=number, after=self.task.history.last, type="checkpoint", data=beside, timestamp=codec.now())
         return msgspec.structs.replace(_checkpoint(event), label=label)
 
-    def _tell(self, skipped: tuple[Skipped, ...]) -> None:
+    def _tell(self, skipped: tuple[SkippedFile, ...]) -> None:
         for one in skipped:
             if one.path not in self._told:
                 self._told.add(one.path)
@@ -143,7 +143,7 @@ class Checkpoints:
 
     def content(self, path: str) -> bytes | None:
         """A file as the newest one has it."""
-        return self.shadow.text(self._commit, path) if self._commit else None
+        return self.shadow.read_file(self._commit, path) if self._commit else None
 
     def _all(self) -> list[Checkpoint]:
         """All of them, the oldest first."""
@@ -170,7 +170,7 @@ class Checkpoints:
 
     # going back
 
-    def restore(self, name: str, *, hard: bool = False) -> Restored:
+    def restore(self, name: str, *, hard: bool = False) -> RestoreResult:
         """Files and conversation as they were then; files made since stay, unless it is `hard`. Can be undone."""
         checkpoint = self.find(name)
         before = self._taken(f"before going back to {checkpoint.tag}")
@@ -178,13 +178,13 @@ class Checkpoints:
         self.task.event(RESTORING, **begun)  # from here on it is finished, also after a crash
         return self._finish(begun)
 
-    def _finish(self, begun: dict[str, Any]) -> Restored:
+    def _finish(self, begun: dict[str, Any]) -> RestoreResult:
         restored = self.shadow.restore(begun["commit"], hard=bool(begun["hard"]))
         self.task.restore(begun["event"], before=begun["before"])
         self._commit = self._turn = restored.after
         return msgspec.structs.replace(restored, before=begun["before"])
 
-    def undo(self, event: int) -> Restored | None:
+    def undo(self, event: int) -> RestoreResult | None:
         """Put the files back that a restore had changed; None when that step changed none."""
         stored = next(self.task.lease.store.read(self.task.uuid, Event, first=event, last=event), None)
         before = stored.data.get("before") if stored is not None and stored.type == "restore" else None
@@ -204,7 +204,7 @@ class Checkpoints:
         """The files as they are when a side conversation begins."""
         return self._taken("a side conversation").commit
 
-    def changed_inside(self, event: int, after: int) -> tuple[str, tuple[Change, ...]]:
+    def changed_inside(self, event: int, after: int) -> tuple[str, tuple[FileChange, ...]]:
         """The commit before a side conversation, and what has changed in the files since."""
         stored = next(self.task.lease.store.read(self.task.uuid, Event, first=event, last=event), None)
         commit = stored.data.get("commit") if stored is not None else None
@@ -213,7 +213,7 @@ class Checkpoints:
             commit = earlier[-1].commit if earlier else ""
         return (commit, self.shadow.changes(commit)) if commit else ("", ())
 
-    def put_back(self, commit: str) -> Restored:
+    def put_back(self, commit: str) -> RestoreResult:
         """The files as they were before a side conversation, or before a restore."""
         restored = self.shadow.restore(commit, hard=True)
         self._commit = self._turn = restored.after
@@ -247,7 +247,7 @@ def attached(conversation: Conversation) -> Checkpoints | None:
         return None
     store, uuid = conversation.task.lease.store, conversation.conversation_id
     # the store may be in the workspace, and going back must not change the log
-    shadow = Shadow(shadow_place(store, uuid), conversation.workspace, apart=files_of(store))
+    shadow = WorkspaceCheckpoints(shadow_place(store, uuid), conversation.workspace, exclude=files_of(store))
     found = Checkpoints(conversation, shadow)
     found.begin()
     conversation.task.hooks = (*conversation.task.hooks, found)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from orihon.chat.checkpoints import Checkpoint, Checkpoints, wish
-from orihon.chat.shadow import Change, Restored
 from orihon.chat.terminal.undisturbed import undisturbed
+from orihon.chat.workspace_checkpoints import FileChange, RestoreResult
 from orihon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def needed(chat: Chat) -> Checkpoints:
     return chat.files.checkpoints
 
 
-def tell(chat: Chat, restored: Restored) -> None:
+def tell(chat: Chat, restored: RestoreResult) -> None:
     """What a restore did to the files."""
     groups = {"written": restored.written, "removed": restored.removed, "kept files": restored.kept}
     for name, paths in groups.items():
@@ -109,7 +109,7 @@ def tell(chat: Chat, restored: Restored) -> None:
         chat.face.note(f"{one.path} {one.reason}")
 
 
-def changed(changes: Sequence[Change]) -> str:
+def changed(changes: Sequence[FileChange]) -> str:
     """Files by name, as many as can be read."""
     return _named([f"{one.status} {one.path}" for one in changes])
 

@@ -1,11 +1,11 @@
-"""A shadow and the user's own git: neither hears of the other, whatever was set, and whatever a repository brings."""
+"""Checkpoints and the user's own git do not affect each other, whatever the settings or the repository contain."""
 
 import os
 import subprocess
 
 import pytest
 
-from orihon.chat.shadow import Shadow
+from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from support.worktrees import IDENTITY, fingerprint, git, picture, put, world
 
 LOUD = "#!/bin/sh\ntouch {mark}\ncat\n"
@@ -13,9 +13,9 @@ LOUD = "#!/bin/sh\ntouch {mark}\ncat\n"
 
 @pytest.fixture
 def here(tmp_path):
-    """A repository of the user's with history, a branch, a tag, a stash, staged work, a hook and a worktree."""
+    """A repository of the user with history, a branch, a tag, a stash, staged work, a hook and a worktree."""
     here = world(tmp_path)
-    here.mark = tmp_path / "somebody ran a program"
+    here.mark = tmp_path / "a program ran"
     files = here.files
     git(files, "init", "--quiet", "--initial-branch=main", ".")
     for name in ("a", "b", "sub/c"):
@@ -35,38 +35,38 @@ def here(tmp_path):
     return here
 
 
-def use(shadow, files):
-    """Everything that a shadow can do; what the files are like afterwards."""
-    first = shadow.take("first")
+def use(checkpoints, files):
+    """Call every method of the checkpoints; return the first snapshot, which is restored at the end."""
+    first = checkpoints.take("first")
     for name in ("a", "sub/c", "new/file"):
         put(files / name, "changed\n")
     (files / "b").unlink()
-    second = shadow.take("second")
+    second = checkpoints.take("second")
     assert {change.path for change in second.changes} == {"a", "b", "sub/c", "new/file"}
-    shadow.changes(first.commit)
-    shadow.diff(first.commit)
-    shadow.diff(first.commit, second.commit)
-    shadow.text(first.commit, "a")
-    restored = shadow.restore(first.commit, hard=True)
+    checkpoints.changes(first.commit)
+    checkpoints.diff(first.commit)
+    checkpoints.diff(first.commit, second.commit)
+    checkpoints.read_file(first.commit, "a")
+    restored = checkpoints.restore(first.commit, hard=True)
     assert restored.skipped == ()
-    shadow.restore(restored.before, hard=True)
-    shadow.restore(first.commit, hard=True)
-    shadow.keep_only([first.commit])
+    checkpoints.restore(restored.before, hard=True)
+    checkpoints.restore(first.commit, hard=True)
+    checkpoints.keep_only([first.commit])
     return first
 
 
 def test_the_users_repository_is_byte_identical(here):
-    """References, index, config, hooks, worktrees, logs and objects; no hook of his is run."""
+    """References, index, config, hooks, worktrees, logs and objects stay the same, and no hook runs."""
     before, files = fingerprint(here.files / ".git"), picture(here.files)
-    use(here.shadow, here.files)
+    use(here.checkpoints, here.files)
     assert fingerprint(here.files / ".git") == before
     assert picture(here.files) == files
     assert not here.mark.exists()
     assert git(here.files, "status", "--porcelain") == "MM b"
 
 
-def test_settings_hooks_and_signing_of_the_user_have_no_say(here, tmp_path, monkeypatch):
-    """Forced signing, templates, hooks, filters, monitors and drivers: of the user, the system, the environment."""
+def test_settings_hooks_and_signing_of_the_user_are_ignored(here, tmp_path, monkeypatch):
+    """Signing, templates, hooks, filters, monitors and drivers of the user, the system and the environment."""
     loud = put(tmp_path / "loud", LOUD.format(mark=here.mark), program=True)
     put(tmp_path / "template/hooks/post-commit", LOUD.format(mark=here.mark), program=True)
     put(tmp_path / "attributes", "* filter=loud diff=loud merge=loud text eol=crlf\n")
@@ -147,7 +147,7 @@ def test_settings_hooks_and_signing_of_the_user_have_no_say(here, tmp_path, monk
     }.items():
         monkeypatch.setenv(name, str(value))
     before, files, elsewhere = fingerprint(here.files / ".git"), picture(here.files), fingerprint(tmp_path / "worktree")
-    first = use(here.shadow, here.files)
+    first = use(here.checkpoints, here.files)
     assert not here.mark.exists()
     assert fingerprint(here.files / ".git") == before
     assert fingerprint(tmp_path / "worktree") == elsewhere
@@ -155,15 +155,15 @@ def test_settings_hooks_and_signing_of_the_user_have_no_say(here, tmp_path, monk
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     message = subprocess.run(
-        ["git", "cat-file", "commit", first.commit], cwd=here.shadow.repository, capture_output=True, check=True
+        ["git", "cat-file", "commit", first.commit], cwd=here.checkpoints.repository, capture_output=True, check=True
     ).stdout
     assert b"committer Orihon <orihon@localhost>" in message
     assert b"gpgsig" not in message
-    assert not (here.shadow.repository / "hooks").exists()
+    assert not (here.checkpoints.repository / "hooks").exists()
 
 
 def test_attributes_change_no_byte_and_run_no_program(here):
-    """Filters, line ends, $Id$, encodings, drivers: a hostile repository has no say in what is saved and restored."""
+    """Filters, line ends, $Id$, encodings and drivers of a hostile repository do not affect saving and restoring."""
     attributes = (
         "* text=auto eol=crlf ident filter=loud diff=loud merge=loud export-subst\n"
         "utf16 working-tree-encoding=UTF-16LE\nwrong working-tree-encoding=true\n[attr]binary text ident\n"
@@ -189,114 +189,114 @@ def test_attributes_change_no_byte_and_run_no_program(here):
     for name, content in contents.items():
         put(here.files / name, content)
     before, own = picture(here.files), fingerprint(here.files / ".git")
-    first = here.shadow.take()
-    assert {name: here.shadow.text(first.commit, name) for name in contents} == contents
-    assert here.shadow.take().commit == first.commit
+    first = here.checkpoints.take()
+    assert {name: here.checkpoints.read_file(first.commit, name) for name in contents} == contents
+    assert here.checkpoints.take().commit == first.commit
     for name in contents:
         put(here.files / name, b"x\n")
-    text = here.shadow.diff(first.commit)
+    text = here.checkpoints.diff(first.commit)
     assert "-1\n+x" in text
-    here.shadow.restore(first.commit)
+    here.checkpoints.restore(first.commit)
     assert picture(here.files) == before
-    assert here.shadow.take().changes == ()
-    assert here.shadow.changes(first.commit) == ()
+    assert here.checkpoints.take().changes == ()
+    assert here.checkpoints.changes(first.commit) == ()
     assert not here.mark.exists()
     assert fingerprint(here.files / ".git") == own
 
 
 def test_a_worktree_and_a_submodule_can_be_workspaces(here, tmp_path):
-    """Where `.git` is a file: it is left alone, and the rules of the repository that it belongs to count."""
+    """A `.git` file is not touched, and the rules of its repository apply."""
     put(here.files / ".git/info/exclude", "excluded\n")
     git(here.files, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", here.files, "module")
     put(here.files / ".git/modules/module/info/exclude", "also excluded\n")
     for where, rule in ((tmp_path / "worktree", "excluded"), (here.files / "module", "also excluded")):
         own, pointer = fingerprint(here.files / ".git"), (where / ".git").read_bytes()
         put(where / rule, "mine")
-        shadow = Shadow(tmp_path / f"shadow of {where.name}", where)
+        checkpoints = WorkspaceCheckpoints(tmp_path / f"checkpoints of {where.name}", where)
         before = picture(where)
-        first = use(shadow, where)
-        assert shadow.text(first.commit, rule) is None
+        first = use(checkpoints, where)
+        assert checkpoints.read_file(first.commit, rule) is None
         assert picture(where) == before
         assert (where / ".git").read_bytes() == pointer
         assert fingerprint(here.files / ".git") == own
 
 
-def test_a_directory_of_a_repository_is_saved_by_the_rules_of_the_whole(here):
-    """Rules above it, and in `info/exclude`, count; files beside it are no concern of its checkpoints."""
+def test_a_subdirectory_follows_the_rules_of_the_repository(here):
+    """Rules above it and in `info/exclude` apply; files outside it are not part of its checkpoints."""
     files = here.files
     put(files / ".gitignore", "*.log\n/sub/anchored\n/anchored\n")
     put(files / ".git/info/exclude", "/sub/excluded\n")
     for name in ("a.log", "anchored", "excluded", "deep/anchored", "deep/b.log"):
         put(files / "sub" / name, "1")
-    shadow = Shadow(here.place / "sub", files / "sub")
-    first = shadow.take()
-    saved = {name for name in picture(files / "sub") if shadow.text(first.commit, name) is not None}
+    checkpoints = WorkspaceCheckpoints(here.place / "sub", files / "sub")
+    first = checkpoints.take()
+    saved = {name for name in picture(files / "sub") if checkpoints.read_file(first.commit, name) is not None}
     assert saved == {"c", "deep/anchored"}
     outside = {name: content for name, content in picture(files).items() if not name.startswith("sub/")}
     put(files / "sub/new", "1")
     put(files / "sub/c", "2")
-    second = shadow.take()
+    second = checkpoints.take()
     assert {change.path: change.status for change in second.changes} == {"new": "A", "c": "M"}
-    assert "+++ b/c" in shadow.diff(first.commit)
-    shadow.restore(first.commit, hard=True)
-    assert shadow.text(first.commit, "c") == b"sub/c\n"
+    assert "+++ b/c" in checkpoints.diff(first.commit)
+    checkpoints.restore(first.commit, hard=True)
+    assert checkpoints.read_file(first.commit, "c") == b"sub/c\n"
     assert {name: content for name, content in picture(files).items() if not name.startswith("sub/")} == outside
     (files / "sub/c").unlink()
     (files / "sub/deep/anchored").unlink()
-    empty = shadow.take()
+    empty = checkpoints.take()
     assert {change.status for change in empty.changes} == {"D"}
-    shadow.restore(first.commit)
-    shadow.restore(empty.commit, hard=True)
+    checkpoints.restore(first.commit)
+    checkpoints.restore(empty.commit, hard=True)
     assert set(picture(files / "sub")) == {"a.log", "anchored", "excluded", "deep/b.log"}
 
 
 def test_rules_outside_that_change_are_noticed(here):
-    """A rule in `info/exclude`, or above the workspace, that is new leaves a saved file out from then on."""
-    shadow = Shadow(here.place / "sub", here.files / "sub")
+    """A new rule in `info/exclude`, or above the workspace, excludes a saved file."""
+    checkpoints = WorkspaceCheckpoints(here.place / "sub", here.files / "sub")
     put(here.files / "sub/x", "1")
     put(here.files / "sub/y", "1")
-    shadow.take()
+    checkpoints.take()
     put(here.files / ".git/info/exclude", "x\n")
-    second = shadow.take()
-    assert shadow.text(second.commit, "x") is None
+    second = checkpoints.take()
+    assert checkpoints.read_file(second.commit, "x") is None
     put(here.files / ".gitignore", "y\n")
-    third = shadow.take()
-    assert shadow.text(third.commit, "y") is None
-    assert shadow.text(third.commit, "c") == b"sub/c\n"
+    third = checkpoints.take()
+    assert checkpoints.read_file(third.commit, "y") is None
+    assert checkpoints.read_file(third.commit, "c") == b"sub/c\n"
 
 
-def test_a_directory_that_is_ignored_itself_is_saved(here):
-    """Who works in it wants it: the rules that leave the whole of it out are not asked."""
+def test_a_workspace_that_is_ignored_is_saved(here):
+    """Rules that ignore the whole workspace do not apply."""
     put(here.files / ".gitignore", "*\n")
     put(here.files / "sub/x", "1")
-    shadow = Shadow(here.place / "sub", here.files / "sub")
-    first = shadow.take()
-    assert shadow.text(first.commit, "x") == b"1"
+    checkpoints = WorkspaceCheckpoints(here.place / "sub", here.files / "sub")
+    first = checkpoints.take()
+    assert checkpoints.read_file(first.commit, "x") == b"1"
 
 
-def test_a_repository_that_comes_or_goes_around_the_workspace(tmp_path):
-    """`git init` above or in the workspace, or `.git` removed: older checkpoints can still be compared and restored."""
+def test_a_repository_is_created_or_removed_around_the_workspace(tmp_path):
+    """After `git init` above or in the workspace, older checkpoints can still be compared and restored."""
     here = world(tmp_path)
     put(here.files / "a", "1")
-    first = here.shadow.take()
+    first = here.checkpoints.take()
     git(tmp_path, "init", "--quiet", ".")
     put(here.files / "a", "2")
-    second = here.shadow.take()
+    second = here.checkpoints.take()
     assert [change.path for change in second.changes] == ["a"]
     git(here.files, "init", "--quiet", ".")
     put(here.files / "b", "3")
-    third = here.shadow.take()
+    third = here.checkpoints.take()
     assert [change.path for change in third.changes] == ["b"]
-    here.shadow.restore(first.commit, hard=True)
+    here.checkpoints.restore(first.commit, hard=True)
     assert picture(here.files) == {"a": ("file", b"1")}
-    here.shadow.restore(second.commit, hard=True)
+    here.checkpoints.restore(second.commit, hard=True)
     assert picture(here.files) == {"a": ("file", b"2")}
-    here.shadow.restore(third.commit, hard=True)
+    here.checkpoints.restore(third.commit, hard=True)
     assert picture(here.files) == {"a": ("file", b"2"), "b": ("file", b"3")}
 
 
 def test_repositories_inside_the_workspace_are_saved_like_other_files(here):
-    """Their `.git` is never touched; also one inside another, one without a commit, and one without files."""
+    """Nested, unborn and empty repositories are saved, and their `.git` is never touched."""
     files = here.files
     for name in ("nested", "nested/deep", "unborn", "empty"):
         (files / name).mkdir(parents=True)
@@ -308,52 +308,56 @@ def test_repositories_inside_the_workspace_are_saved_like_other_files(here):
     for name in ("nested/deep/g", "unborn/h", "nested/x.log"):
         put(files / name, "1")
     own = {name: fingerprint(files / name / ".git") for name in ("nested", "nested/deep", "unborn", "empty")}
-    first = here.shadow.take()
+    first = here.checkpoints.take()
     assert first.skipped == ()
     for name in ("nested/f", "nested/deep/g", "unborn/h"):
-        assert here.shadow.text(first.commit, name) == b"1"
+        assert here.checkpoints.read_file(first.commit, name) == b"1"
         put(files / name, "2")
-    assert here.shadow.text(first.commit, "nested/x.log") is None
-    assert here.shadow.text(first.commit, "nested/.git/HEAD") is None
+    assert here.checkpoints.read_file(first.commit, "nested/x.log") is None
+    assert here.checkpoints.read_file(first.commit, "nested/.git/HEAD") is None
     put(files / "nested/new", "1")
-    second = here.shadow.take()
+    second = here.checkpoints.take()
     wanted = {"nested/f": "M", "nested/deep/g": "M", "unborn/h": "M", "nested/new": "A"}
     assert {change.path: change.status for change in second.changes} == wanted
-    here.shadow.restore(first.commit, hard=True)
+    here.checkpoints.restore(first.commit, hard=True)
     assert (files / "nested/f").read_bytes() == (files / "unborn/h").read_bytes() == b"1"
     assert not (files / "nested/new").exists()
     assert own == {name: fingerprint(files / name / ".git") for name in own}
 
 
 def test_a_repository_in_the_place_of_a_file_stays(here):
-    """Also one that has nothing in it yet."""
+    """A repository is not removed, even if it is empty."""
     put(here.files / "place", "file")
-    first = here.shadow.take()
+    first = here.checkpoints.take()
     (here.files / "place").unlink()
     (here.files / "place/.git").mkdir(parents=True)
-    restored = here.shadow.restore(first.commit, hard=True)
+    restored = here.checkpoints.restore(first.commit, hard=True)
     assert [one.path for one in restored.skipped] == ["place"]
     assert (here.files / "place/.git").is_dir()
 
 
-def test_names_that_git_keeps_to_itself_are_named(here):
-    """A directory called .GIT is no repository here, and cannot be saved either."""
+def test_names_that_git_does_not_allow_are_reported(here):
+    """A directory named .GIT is not a repository here and cannot be saved."""
     put(here.files / "x/.GIT/config", "1")
-    taken = here.shadow.take()
+    taken = here.checkpoints.take()
     assert [(one.path, one.reason) for one in taken.skipped] == [
-        ("x/.GIT/config", "cannot be saved: git keeps no file of this name")
+        ("x/.GIT/config", "cannot be saved: git does not allow this name")
     ]
 
 
 def test_a_forged_checkpoint_cannot_reach_outside(here):
-    """A tree that somebody wrote into the shadow, with .., .git and a submodule in it, changes nothing but files."""
+    """A forged tree with `..`, `.git` and a submodule changes nothing but files of the workspace."""
     put(here.files / "a", "1")
-    first = here.shadow.take()
-    shadow = {"GIT_DIR": str(here.shadow.repository), "PATH": os.environ["PATH"], **IDENTITY}
+    first = here.checkpoints.take()
+    checkpoints = {"GIT_DIR": str(here.checkpoints.repository), "PATH": os.environ["PATH"], **IDENTITY}
 
     def run(*arguments, given=b""):
         command = ["git", *arguments]
-        return subprocess.run(command, env=shadow, input=given, capture_output=True, check=True).stdout.strip().decode()
+        return (
+            subprocess.run(command, env=checkpoints, input=given, capture_output=True, check=True)
+            .stdout.strip()
+            .decode()
+        )
 
     blob = run("hash-object", "-w", "--stdin", given=b"evil")
     inner = run("hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=entry("100644", "hooks", blob))
@@ -363,10 +367,10 @@ def test_a_forged_checkpoint_cannot_reach_outside(here):
     commit = run("commit-tree", tree, given=b'forged\n\nbelow: "../"\n')
     own = fingerprint(here.files / ".git")
     for forged in (commit, run("commit-tree", tree, given=b"forged\n\nskipped: no JSON\nbelow: 7\nskipped: []\n")):
-        here.shadow.restore(forged, hard=True)
+        here.checkpoints.restore(forged, hard=True)
         assert fingerprint(here.files / ".git") == own
         assert not (here.place / "hooks").exists()
-        here.shadow.restore(first.commit, hard=True)
+        here.checkpoints.restore(first.commit, hard=True)
 
 
 def entry(mode, name, blob):

@@ -1,4 +1,4 @@
-"""Any sequence of changes, checkpoints, restores and undos against a model that is a dict of paths."""
+"""Random sequences of changes, checkpoints, restores and undos, compared with a model: a dict of paths."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from orihon.chat.shadow import Shadow
+from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from orihon.testing.faults import DEEP, fast_place
 from support.worktrees import picture, put, world
 
@@ -28,7 +28,7 @@ operations = st.one_of(
     st.tuples(st.just("restore"), st.integers(0, 9), st.booleans()),
     st.tuples(st.just("undo")),
     st.tuples(st.just("keep"), st.integers(0, 9)),
-    st.tuples(st.sampled_from(["lose index", "move shadow"])),
+    st.tuples(st.sampled_from(["lose index", "move repository"])),
 )
 
 
@@ -37,7 +37,7 @@ def above(path):
 
 
 class Model:
-    """What the workspace must hold, beside the real one."""
+    """The expected content of the workspace."""
 
     def __init__(self, place):
         self.here = world(place)
@@ -47,7 +47,7 @@ class Model:
         put(self.here.files / ".gitignore", RULES[".gitignore"][1])
 
     def clear(self, path):
-        """Make room for a path, as somebody who writes it would."""
+        """Remove what is in the way of a path."""
         place = self.here.files / path
         for parent in [path, *above(path)]:
             real = self.here.files / parent
@@ -83,7 +83,7 @@ class Model:
             self.ignored[path] = ("file", content)
 
     def take(self):
-        taken = self.here.shadow.take("label")
+        taken = self.here.checkpoints.take("label")
         if self.last is not None:
             assert {change.path: change.status for change in taken.changes} == self.differences(self.last, self.files)
         assert taken.skipped == ()
@@ -101,11 +101,11 @@ class Model:
         if not self.taken:
             return
         commit, target = self.taken[number % len(self.taken)]
-        assert {one.path: one.status for one in self.here.shadow.changes(commit)} == self.differences(
+        assert {one.path: one.status for one in self.here.checkpoints.changes(commit)} == self.differences(
             target, self.files
         )
         before, blocked = dict(self.files), {path for path in target if any(path in above(one) for one in self.ignored)}
-        restored = self.here.shadow.restore(commit, hard=hard)
+        restored = self.here.checkpoints.restore(commit, hard=hard)
         assert {one.path for one in restored.skipped} == blocked
         for path in target.keys() - blocked:
             for other in [one for one in self.files if one in above(path) or path in above(one)]:
@@ -117,29 +117,29 @@ class Model:
         self.last, self.before = dict(self.files), (restored.before, before)
 
     def undo(self):
-        """Right after a restore it brings back what was there, exactly."""
+        """Undo the last restore, which must be exact."""
         if self.before is None:
             return
         (commit, files), self.before = self.before, None
-        restored = self.here.shadow.restore(commit, hard=True)
+        restored = self.here.checkpoints.restore(commit, hard=True)
         assert restored.skipped == ()
         self.files, self.last = dict(files), dict(files)
 
     def keep(self, number):
         self.taken = self.taken[number % len(self.taken) :] if self.taken else []
         kept = [commit for commit, _ in self.taken] + ([self.before[0]] if self.before else [])
-        self.here.shadow.keep_only(kept)
-        self.last = None  # it may be one of those that were forgotten
+        self.here.checkpoints.keep_only(kept)
+        self.last = None  # it may have been deleted
 
     def lose_index(self):
-        for index in self.here.shadow.repository.glob("index*"):
+        for index in self.here.checkpoints.repository.glob("index*"):
             index.unlink()
 
-    def move_shadow(self):
-        if self.here.shadow.repository.exists():
-            moved = self.here.shadow.repository.with_name(f"{self.here.shadow.repository.name}+")
-            self.here.shadow.repository.rename(moved)
-            self.here.shadow = Shadow(moved, self.here.files)
+    def move_repository(self):
+        if self.here.checkpoints.repository.exists():
+            moved = self.here.checkpoints.repository.with_name(f"{self.here.checkpoints.repository.name}+")
+            self.here.checkpoints.repository.rename(moved)
+            self.here.checkpoints = WorkspaceCheckpoints(moved, self.here.files)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ class Model:
 @settings(max_examples=150 if DEEP else 12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(operations, min_size=4, max_size=14))
 def test_the_workspace_is_what_the_model_says(steps):
-    """After every step the files, their bytes, modes and links are those of the model, ignored ones included."""
+    """After every step all files, modes and links equal those of the model, ignored files included."""
     with fast_place() as place:
         model = Model(place)
         for name, *arguments in [*steps, ("take",), ("restore", 0, True), ("undo",)]:

@@ -1,0 +1,24 @@
+"""The file half of a checkpoint: a private git repository beside a workspace. The user's repository is never touched.
+
+checkpoints = WorkspaceCheckpoints(repository, workspace)
+snapshot = checkpoints.take("before the refactor")
+checkpoints.diff(snapshot.commit)                    # against the files as they are now
+result = checkpoints.restore(snapshot.commit)        # newer files stay; hard=True removes them
+checkpoints.restore(result.before, hard=True)        # undoes the restore
+"""
+
+from orihon.chat.workspace_checkpoints.diff_index import FileChange, SkippedFile
+from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, WorkspaceCheckpoints
+from orihon.chat.workspace_checkpoints.restore import RestoreResult
+from orihon.chat.workspace_checkpoints.root import check_workspace
+from orihon.chat.workspace_checkpoints.snapshot import Snapshot
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "FileChange",
+    "RestoreResult",
+    "SkippedFile",
+    "Snapshot",
+    "WorkspaceCheckpoints",
+    "check_workspace",
+]
