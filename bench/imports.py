@@ -20,7 +20,7 @@ from orihon.context.repair import repair
 from orihon.context.wire import anthropic, gemini, openai, responses
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.ops.bring import Brought, bring, told_again
 from orihon.ops.formats import format_of
 from orihon.ops.formats.origin import rebuilt
@@ -86,7 +86,7 @@ def _is_equal(store: Store, path: Path, brought: list[Brought]) -> bool:
 
 def _invalid(store: Store, task: Brought) -> Iterator[bool]:
     """For every prefix, whether a provider would refuse it."""
-    log = [whole(store, task.uuid, message) for message in store.read(task.uuid, Message)]
+    log = [load_blobs(store, task.uuid, message) for message in store.read(task.uuid, Message)]
     for length in range(1, len(log) + 1):
         messages = repair(log[:length])
         yield any(violations(api, render(messages)) for api, render in APIS.items())

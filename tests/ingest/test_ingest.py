@@ -395,7 +395,7 @@ def test_bytes_around_a_secret_stay():
 
 def test_a_file_of_text_is_masked_wherever_it_goes(url, tmp_path):
     """In the blob, in the window that decodes it, and in an export of a store that has it in clear."""
-    from orihon.ops.portable import read_portable, write_portable  # noqa: PLC0415 - only here
+    from orihon.ops.task_file import open_task_file, write_task_file  # noqa: PLC0415 - only here
 
     with orihon.open(url) as engine:
         task = engine.start("local/x/issue/a")
@@ -409,9 +409,9 @@ def test_a_file_of_text_is_masked_wherever_it_goes(url, tmp_path):
         record = a_message([kept], seq=number, timestamp=codec.now(), tokens=1)
         task.lease.write("messages", number, codec.encode_line(record), record)
         task.pause()
-        write_portable(engine.store, engine.row(task.uuid), tmp_path / "task.orihon")
+        write_task_file(engine.store, engine.row(task.uuid), tmp_path / "task.orihon")
         assert PASSWORD.encode() not in gzip.decompress((tmp_path / "task.orihon").read_bytes())
-        with read_portable(tmp_path / "task.orihon") as portable:
+        with open_task_file(tmp_path / "task.orihon") as portable:
             (*_, last) = portable.read(task.uuid, Message)
             assert portable.blob(task.uuid, last.content[0].blob.sha256) == b"DB_PASSWORD=[PASSWORD]"
 

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from orihon.ops.copy import copy
+from orihon.ops.copy import copy_tasks
 from orihon.ops.doctor import examine
 from orihon.stores.base import Options
 from orihon.stores.database import SCHEMA_VERSION
@@ -63,8 +63,8 @@ def test_a_copy_carries_it(tmp_path):
         JsonlStore(tmp_path / "c") as third,
     ):
         uuid = ended(first)
-        assert not copy(first, second).failures
-        assert not copy(second, third).failures
+        assert not copy_tasks(first, second).failures
+        assert not copy_tasks(second, third).failures
         assert second.row(uuid).handoff == third.row(uuid).handoff == first.row(uuid).handoff
     files = [tmp_path / name / "completed" / uuid / "handoff.json" for name in "ac"]
     assert files[0].read_bytes() == files[1].read_bytes()

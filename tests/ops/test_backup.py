@@ -15,11 +15,9 @@ import pytest
 
 from orihon.errors import LeaseHeld, NotFound, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.backup import backup
+from orihon.ops.backup import backup, list_generations, read_manifest, restore
 from orihon.ops.clean import clean, keep_task
-from orihon.ops.copy import copy
-from orihon.ops.generation import entries, generations
-from orihon.ops.restore import restore
+from orihon.ops.copy import copy_tasks
 from orihon.records import Message
 from orihon.redaction import MASKS
 from orihon.settings.schema import Settings
@@ -60,7 +58,7 @@ def everything(store, uuid):
 
 
 def days(tmp_path):
-    return [path.name for path in generations(tmp_path / "backups")]
+    return [path.name for path in list_generations(tmp_path / "backups")]
 
 
 @pytest.mark.parametrize("other", ["again", "sqlite:///again.db"])
@@ -73,7 +71,7 @@ def test_all_comes_back_in_any_store(authorized, tmp_path, other):
     with open_store(other.replace("again", str(tmp_path / "again"))) as target:
         back = restore(tmp_path / "backups", AuthorizedStore(target, ROOT, command="restore"))
         assert (back.restored, back.equal, back.failures) == (3, 0, [])
-        compared = copy(authorized.store, target, tasks=uuids)
+        compared = copy_tasks(authorized.store, target, tasks=uuids)
         assert (compared.appended, compared.failures, compared.broken) == (0, [], 0)
         assert running not in {row.uuid for row in target.find()}
         again = restore(tmp_path / "backups", AuthorizedStore(target, ROOT, command="restore"))
@@ -108,7 +106,7 @@ def test_seven_generations(files, tmp_path):
     a_task(files.store)
     backup(files, tmp_path / "backups", now=NOW + timedelta(days=7, hours=2))
     assert days(tmp_path) == [f"2024-06-0{day}" for day in range(8, 1, -1)]
-    assert len(list(entries(tmp_path / "backups" / "2024-06-08"))) == 2
+    assert len(list(read_manifest(tmp_path / "backups" / "2024-06-08"))) == 2
     assert [path.name for path in (tmp_path / "backups").iterdir() if path.name.startswith(".")] == []
 
 
@@ -195,7 +193,7 @@ def test_one_backup_at_a_time(files, tmp_path):
     a_task(files.store)
 
     def on_progress(_):
-        with pytest.raises(LeaseHeld, match="makes a backup"):
+        with pytest.raises(LeaseHeld, match="is making a backup"):
             backup(files, tmp_path / "backups", now=NOW)
 
     backup(files, tmp_path / "backups", now=NOW, on_progress=on_progress)
@@ -347,7 +345,7 @@ def test_killed_while_it_backs_up(how):
             assert in_child(lambda _, target=target: again(target), Fault(at=at, how=how)).signal == signal.SIGKILL
             with open_store(place / f"{at}-out") as out:
                 there = AuthorizedStore(out, ROOT, command="restore")
-                if generations(target):  # else it died between two names, which the next backup puts right
+                if list_generations(target):  # else it died between two names, which the next backup puts right
                     assert first in {row.uuid for row in out.find()} or restore(target, there).failures == []
                 again(target)
                 restore(target, there)
@@ -412,7 +410,7 @@ def test_a_row_that_would_be_masked_today(tmp_path):
         lease.append(a_message(content=said))
         lease.update(status="completed", final_summary=said)
     with open_store(tmp_path / "old") as store, open_store(tmp_path / "new") as target:
-        done = copy(store, target)
+        done = copy_tasks(store, target)
         assert not done.failures
         assert target.row(TASK.uuid).final_summary == "log in with password: [PASSWORD]"
         assert not backup(AuthorizedStore(store, ROOT, command="backup"), tmp_path / "backups").failures

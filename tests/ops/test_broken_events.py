@@ -14,7 +14,7 @@ from orihon.errors import Corrupt, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.backup import backup
 from orihon.ops.doctor import examine
-from orihon.ops.portable import read_portable, take_in, write_portable
+from orihon.ops.task_file import open_task_file, write_task_file
 from orihon.records import Event
 from orihon.settings.schema import Settings
 from support.hostile_files import packed, portable
@@ -120,11 +120,11 @@ def test_a_broken_event_is_left_out_with_a_note(broken, tmp_path, change):
     """The file is proved by taking it in; the other events are there, and the doctor names the broken one."""
     url, row = broken(*change)
     with orihon.open(url, settings=Settings()) as engine, orihon.open("memory:", settings=Settings()) as other:
-        figures = write_portable(engine.store, engine.row(row.uuid), tmp_path / "task.orihon")
+        figures = write_task_file(engine.store, engine.row(row.uuid), tmp_path / "task.orihon")
         assert len(figures.notes) == 1
         assert figures.notes[0].startswith("It is left out: ")
-        with read_portable(tmp_path / "task.orihon") as file:
-            take_in(file, other.store)
+        with open_task_file(tmp_path / "task.orihon") as file:
+            file.copy_to(other.store)
         kept = [event.type for event in other.store.read(row.uuid, Event)]
         assert kept[0] == "checkpoint"
         assert "pin" in kept
@@ -167,4 +167,4 @@ def test_an_import_refuses_them(tmp_path, kind, data):
     lines[at]["events"] |= {"type": kind, "data": data}
     (tmp_path / "x.orihon").write_bytes(packed(lines))
     with pytest.raises(Corrupt, match="event"):
-        read_portable(tmp_path / "x.orihon")
+        open_task_file(tmp_path / "x.orihon")

@@ -18,8 +18,7 @@ import pytest
 import orihon
 from orihon import codec
 from orihon.errors import NotFound, UsageError
-from orihon.ops.copy import copy
-from orihon.ops.taskcopy import COLUMNS
+from orihon.ops.copy import COLUMNS, copy_tasks
 from orihon.records import Event, Message, Metadata, Part, PlanEntry, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import Options
@@ -77,7 +76,7 @@ def test_between_any_two(tmp_path, first, second, opened):
     """Everything arrives: numbers, gaps, times, tokens, unknown fields, blobs, row; and a second run writes nothing."""
     with opened(first, tmp_path / "a") as source, opened(second, tmp_path / "b") as target:
         uuids = [fill(source, number=number, status=status) for number, status in ((1, "completed"), (2, "paused"))]
-        copied = copy(source, target)
+        copied = copy_tasks(source, target)
         assert (copied.tasks, copied.records, copied.appended, copied.blobs) == (2, 78, 78, 6)
         assert (copied.failures, copied.notes, copied.changed, copied.broken) == ([], [], 0, 0)
         fences = [row.fence for row in target.find()]
@@ -85,7 +84,7 @@ def test_between_any_two(tmp_path, first, second, opened):
             assert everything(source, uuid) == everything(target, uuid)
             for blob in (message.blob for message in source.read(uuid, Message) if message.blob):
                 assert target.blob(uuid, blob.sha256) == source.blob(uuid, blob.sha256)
-        again = copy(source, target)
+        again = copy_tasks(source, target)
         assert (again.tasks, again.records, again.appended) == (2, 78, 0)
         assert [row.fence for row in target.find()] == fences
 
@@ -95,12 +94,12 @@ def test_what_was_added_follows(tmp_path, kind, opened):
     """A copy of a task that went on brings what is new, and its new status."""
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         uuid = fill(source, status="paused")
-        copy(source, target)
+        copy_tasks(source, target)
         with source.lease(uuid) as lease:
             lease.append(a_message("more"))
             lease.append(one_of_each()[1])
             lease.update(status="failed", error_message="tired")
-        assert copy(source, target).appended == 2
+        assert copy_tasks(source, target).appended == 2
         assert everything(source, uuid) == everything(target, uuid)
 
 
@@ -110,12 +109,12 @@ def test_other_tasks_are_left_alone(tmp_path, kind, opened):
     with opened("jsonl", tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         wanted, other, own = fill(source), fill(source, number=2), fill(target, number=3)
         before = everything(target, own)
-        assert copy(source, target, tasks=[wanted[:13]]).tasks == 1
+        assert copy_tasks(source, target, tasks=[wanted[:13]]).tasks == 1
         assert {row.uuid for row in target.find()} == {wanted, own}
         assert everything(target, own) == before
         with pytest.raises(NotFound):
-            copy(source, target, tasks=["0f8fad5b"])
-        assert copy(source, target, tasks=[other, wanted]).appended == 39
+            copy_tasks(source, target, tasks=["0f8fad5b"])
+        assert copy_tasks(source, target, tasks=[other, wanted]).appended == 39
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -132,7 +131,7 @@ def test_a_difference_is_an_error_that_names_it(tmp_path, kind, opened):
             lease.append(one_of_each()[3])
         before = everything(target, task.uuid)
         other = fill(source, number=2)
-        copied = copy(source, target)
+        copied = copy_tasks(source, target)
         assert copied.failures == [f"Task {task.uuid}: messages 2 differs in the target."]
         assert everything(target, task.uuid) == before
         assert everything(target, other) == everything(source, other)
@@ -142,11 +141,11 @@ def test_a_target_that_went_on_is_not_overwritten(tmp_path, opened):
     """Records that only the target has are an error, and stay."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         uuid = fill(source)
-        copy(source, target)
+        copy_tasks(source, target)
         with target.lease(uuid) as lease:
             number = lease.append(a_message("resumed over there"))
         before = everything(target, uuid)
-        assert copy(source, target).failures == [
+        assert copy_tasks(source, target).failures == [
             f"Task {uuid}: messages {number} is in the target, but not in the source."
         ]
         assert everything(target, uuid) == before
@@ -162,7 +161,7 @@ def test_a_key_that_came_back(tmp_path, opened):
                 lease.append(a_message("between"))
         with source.lease(task.uuid) as lease:
             assert lease.append(a_message("second", key="k")) == 1102
-        assert copy(source, target).records == 1102
+        assert copy_tasks(source, target).records == 1102
         assert everything(source, task.uuid) == everything(target, task.uuid)
 
 
@@ -186,7 +185,7 @@ def test_the_funnel_stands_before_the_target(tmp_path, kind, opened):
             file = {"path": "a.md", "sha256": blob.sha256, "size_bytes": blob.size_bytes, "tokens": 9}
             sticky = lease.append(Event(id=0, after=1, type="sticky", data={"files": [file]}, timestamp=""))
         for run in (1, 2):
-            copied = copy(source, target)
+            copied = copy_tasks(source, target)
             assert (copied.changed, copied.failures) == (3, []), run
         messages = {message.seq: message for message in target.read(uuid, Message)}
         assert messages[90].content == messages[92].content == "[GITHUB_TOKEN]"
@@ -206,7 +205,7 @@ def test_what_is_broken_is_skipped_and_said(tmp_path, opened):
         for blob in (tmp_path / "a").glob("contexts/*/*/blobs/*"):
             blob.unlink()
         for run in (1, 2):
-            copied = copy(source, target)
+            copied = copy_tasks(source, target)
             assert (copied.tasks, copied.broken, len(copied.notes), copied.failures) == (1, 5, 5, []), run
         assert any("line 34" in note or "messages.jsonl" in note for note in copied.notes)
         assert everything(source, uuid) == everything(target, uuid)
@@ -217,11 +216,11 @@ def test_what_broke_later_stays_in_the_target(tmp_path, opened):
     """A line that was copied while it was sound is not missed in the source, and not lost in the target."""
     with opened("jsonl", tmp_path / "a") as source, opened("sqlite", tmp_path / "b") as target:
         uuid = fill(source)
-        copy(source, target)
+        copy_tasks(source, target)
         before = everything(target, uuid)
         (path,) = (tmp_path / "a").glob(f"contexts/*/{uuid}/messages.jsonl")
         path.write_bytes(path.read_bytes().replace(b'{"seq":5,', b'{"seq":?,', 1))
-        copied = copy(source, target)
+        copied = copy_tasks(source, target)
         assert (copied.failures, copied.broken) == ([], 1)
         assert any("messages 5 cannot be read in the source; the target has it" in note for note in copied.notes)
         assert everything(target, uuid) == before
@@ -240,11 +239,11 @@ def test_a_task_that_is_being_written(tmp_path, opened):
             if progress.records:
                 told.append(lease.append(a_message("meanwhile")))
 
-        copied = copy(source, target, on_progress=on_progress)
+        copied = copy_tasks(source, target, on_progress=on_progress)
         assert (copied.failures, copied.records) == ([], 50)
         assert "has a writer at the source" in copied.notes[0]
         lease.close()
-        assert copy(source, target).appended == len(told)
+        assert copy_tasks(source, target).appended == len(told)
         assert everything(source, task.uuid) == everything(target, task.uuid)
 
 
@@ -257,7 +256,7 @@ def test_archives_are_read(tmp_path, opened):
             with path.open("rb") as plain, Path(f"{path}.gz").open("wb") as packed:
                 compress(PlainSource(plain.fileno()), packed.fileno())
             path.unlink()
-        assert copy(source, target).records == 39
+        assert copy_tasks(source, target).records == 39
         assert everything(source, uuid) == everything(target, uuid) == before
 
 
@@ -265,7 +264,7 @@ def test_the_same_store_is_refused(tmp_path, opened):
     """Also when it is named in another way."""
     for kind in STORES:
         with opened(kind, tmp_path) as store, pytest.raises(UsageError, match="same store"):
-            copy(store, store)
+            copy_tasks(store, store)
     (tmp_path / "other").symlink_to(tmp_path)
     for kind in DURABLE:
         with (
@@ -273,7 +272,7 @@ def test_the_same_store_is_refused(tmp_path, opened):
             opened(kind, tmp_path if kind == "postgres" else tmp_path / "other") as other,
             pytest.raises(UsageError, match="same store"),
         ):
-            copy(store, other)
+            copy_tasks(store, other)
 
 
 # in a process of its own

@@ -21,13 +21,12 @@ from orihon.context.events import SCHEMAS, problem
 from orihon.engine import Engine
 from orihon.errors import Corrupt, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.backup import backup
+from orihon.ops.backup import backup, restore
 from orihon.ops.bring import bring
 from orihon.ops.export import FORMATS, pages
 from orihon.ops.formats import SESSIONS
 from orihon.ops.listing import build_overview
-from orihon.ops.portable import write_portable
-from orihon.ops.restore import restore
+from orihon.ops.task_file import write_task_file
 from orihon.records import Event
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
@@ -251,7 +250,7 @@ def test_a_session_that_was_imported_and_carried_on(tmp_path):
     (tmp_path / "session.jsonl").write_text(SAMPLES["claude"][1])
     with open_store("memory:") as store:
         (one,) = bring(desk_of(store), Settings(), tmp_path / "session.jsonl")
-        write_portable(store, store.row(one.uuid), tmp_path / "whole.orihon")
+        write_task_file(store, store.row(one.uuid), tmp_path / "whole.orihon")
     plain = gzip.decompress((tmp_path / "whole.orihon").read_bytes()).splitlines()[:-1]
     lines = [json.loads(line) for line in plain]
     kept = [number for number, line in enumerate(lines) if "imported" in json.dumps(line)]

@@ -11,12 +11,12 @@ from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
 from orihon.ops import bring as bringing
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.ops.bring import bring, told_again
 from orihon.ops.export import pages
 from orihon.ops.formats.origin import MARK, rebuilt, restored, without
 from orihon.ops.formats.source import SessionFile, value_of
-from orihon.ops.portable import write_portable
+from orihon.ops.task_file import write_task_file
 from orihon.records import Event, Message, Metadata
 from orihon.redaction import mask_value
 from orihon.settings.schema import Settings
@@ -87,7 +87,7 @@ def test_each_prefix_can_go_on(tmp_path, memory, name):
     """However early a session broke off, it can be resumed, and its window is valid for every provider."""
     _, text, _ = SAMPLES[name]
     for task in brought(memory, tmp_path, text):
-        log = [whole(memory, task.uuid, message) for message in memory.read(task.uuid, Message)]
+        log = [load_blobs(memory, task.uuid, message) for message in memory.read(task.uuid, Message)]
         for length in range(1, len(log) + 1):
             with orihon.open("memory:", settings=Settings()) as engine:
                 begun = engine.start(TaskKey.local("prefix"))
@@ -218,7 +218,7 @@ def test_portable_for_a_user(tmp_path, memory):
     """Alice brings in a file of Bob's: it is hers, under another id, and she learns nothing of what Bob has here."""
     (bobs,) = brought(memory, tmp_path, OPENAI, BOB)
     path = tmp_path / "task.orihon"
-    write_portable(memory, memory.row(bobs.uuid), path)
+    write_task_file(memory, memory.row(bobs.uuid), path)
     (hers,) = bring(desk_of(memory), Settings(), path)
     assert (hers.user, hers.already, hers.messages) == ("alice", False, 5)
     assert hers.uuid != bobs.uuid

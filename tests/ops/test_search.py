@@ -24,7 +24,7 @@ from orihon.cli import cli
 from orihon.cli.worker import _indexer
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.copy import copy
+from orihon.ops.copy import copy_tasks
 from orihon.ops.search import Wanted, index_some, purge, search
 from orihon.ops.search.fill import fill
 from orihon.ops.search.index import Index
@@ -278,7 +278,7 @@ def test_copied_tasks_are_found(opened, tmp_path, lasting):
     (tmp_path / "other").mkdir()
     with opened("jsonl", tmp_path / "other") as other:
         uuid = task_of(other, "zebra")
-        copy(other, lasting)
+        copy_tasks(other, lasting)
     assert uuids(lasting, "zebra") == {uuid}
 
 

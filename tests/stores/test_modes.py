@@ -18,7 +18,7 @@ from orihon.chat.terminal import typed
 from orihon.ingest import Sanitiser
 from orihon.ops.access import open_authorized_store
 from orihon.ops.backup import backup
-from orihon.ops.portable import write_portable
+from orihon.ops.task_file import write_task_file
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import create_file, open_file
@@ -234,7 +234,7 @@ def make_everything(place: Path) -> None:
         with open_authorized_store(settings, url_of(kind, place / kind), command="test") as authorized:
             authorized.record_access("task", uuid=TASK.uuid)
             backup(authorized, place / "backups" / kind)
-            write_portable(authorized.store, authorized.row(TASK.uuid), place / f"{kind}.export")
+            write_task_file(authorized.store, authorized.row(TASK.uuid), place / f"{kind}.export")
     ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})
     typed.remember(place / "state" / "chat" / "typed.jsonl", "hello")
     write_signal_file(place / "signals" / "deep" / "stop_signal", "enough")

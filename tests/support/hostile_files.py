@@ -9,7 +9,7 @@ import msgspec
 import orihon
 from orihon.chat import book
 from orihon.context.view import record
-from orihon.ops.portable import write_portable
+from orihon.ops.task_file import write_task_file
 from orihon.planning.schema import Action, ActionPlan, Decomposition, Goal, Plan, Subtask
 from orihon.settings.schema import Settings
 from support.mutations import dumped
@@ -79,7 +79,7 @@ def portable(place):
     place.mkdir(parents=True, exist_ok=True)
     with orihon.open("memory:", settings=Settings()) as engine:
         fill(engine, place)
-        write_portable(engine.store, engine.row(UUID), place / "task.orihon")
+        write_task_file(engine.store, engine.row(UUID), place / "task.orihon")
     lines = gzip.decompress((place / "task.orihon").read_bytes()).splitlines()
     return [json.loads(line) for line in lines[:-1]]
 

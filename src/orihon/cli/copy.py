@@ -8,8 +8,7 @@ from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import Conflict, UsageError
 from orihon.ops.access import require_admin
-from orihon.ops.copy import Copied
-from orihon.ops.copy import copy as copy_tasks
+from orihon.ops.copy import Copied, copy_tasks
 from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 from orihon.stores import open_store, options_of

@@ -15,9 +15,8 @@ from orihon.chat import book, document
 from orihon.engine import Engine
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.bring import Brought
+from orihon.ops.copy import TaskCopy
 from orihon.ops.formats.source import SessionFile
-from orihon.ops.progress import ProgressCounter
-from orihon.ops.taskcopy import TaskCopy
 from orihon.records import Message, TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
@@ -34,7 +33,7 @@ def write_document(authorized: AuthorizedStore, settings: Settings, row: TaskRow
         options = msgspec.structs.replace(authorized.store.options, durability="os")
         with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
             paused = msgspec.structs.replace(row, status="paused", activity="")
-            TaskCopy(authorized.store, copy, paused, ProgressCounter(), set()).run()
+            TaskCopy(authorized.store, copy, paused).run()
             with book.resume(Engine(copy, settings), row.uuid) as conversation:
                 document.write(conversation, path)
 

@@ -15,8 +15,8 @@ from orihon.cli.progress import Progress, amount
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.ops.export import FORMATS, pages
-from orihon.ops.portable import write_portable
 from orihon.ops.progress import ProgressCounter
+from orihon.ops.task_file import write_task_file
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores.files import disk_errors, open_file
@@ -73,7 +73,7 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
             raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
         notes: list[str] = []
         if format == "portable":
-            notes = write_portable(authorized.store, reader.row, path, on_progress=on_progress).notes
+            notes = write_task_file(authorized.store, reader.row, path, on_progress=on_progress).notes
         elif format == documents.NAME:
             documents.write_document(authorized, settings, reader.row, path)
         else:
@@ -111,7 +111,7 @@ def _print(authorized: AuthorizedStore, settings: Settings, reader: Reader, form
         if format == documents.NAME:
             documents.write_document(authorized, settings, reader.row, path)
         else:
-            _tell(write_portable(authorized.store, reader.row, path).notes)
+            _tell(write_task_file(authorized.store, reader.row, path).notes)
         if shown:
             say_json(path.read_bytes())
             return

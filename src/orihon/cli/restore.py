@@ -11,8 +11,8 @@ from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import open_authorized_store
+from orihon.ops.backup import restore as bring_back
 from orihon.ops.progress import ProgressCounter, format_count
-from orihon.ops.restore import restore as bring_back
 from orihon.settings.load import load
 
 

@@ -1,14 +1,26 @@
-"""`backup(authorized, directory)`: the tasks that have ended, one generation a day, each file proved before it counts.
+"""Backups of ended tasks, one generation a day, and their restore.
 
-A task that has not changed since the last generation is a second name of the same file (a hard link), so a day costs
-what changed on it; its bytes are compared with their checksum. A new or changed one is written as a portable file,
-brought from there into a store of its own, and compared with the original record by record. The generation appears
-in one step, when all of it is there; another one of the same day takes its place, and those beyond the newest seven go.
+    BACKUPS/2024-01-15/manifest.jsonl      {"orihon":"backup","version":1,"made_at":…,"store":…}
+                                           {"uuid":…,"created_at":…,"fence":…,"sha256":…,"size_bytes":…}   one per task
+                                           {"tasks":321,"sha256":…}                   of all bytes before this line
+    BACKUPS/2024-01-15/tasks/{uuid}.orihon
+
+A task that has not changed since the last generation is a hard link to the same file, whose checksum is compared. A new
+or changed task is written as a task file, restored from it into a temporary store, and compared with the original
+record by record. A generation appears in one step when it is complete. It replaces an earlier one of the same day;
+generations beyond the newest seven are removed.
+
+Restoring never overwrites: a task that exists and differs is a failure that changes nothing, a stub gets its records
+back. A backup can come from anywhere: names are checked before they are used as paths, links and devices are refused,
+and the manifest and each file must match their checksums. Manifests list the newest task first, like stores, so that
+two of them can be compared in bounded memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -16,17 +28,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import msgspec
 
-from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
+from orihon.codec import format_time
+from orihon.coerce import decode_json
+from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, SchemaMismatch, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.generation import TASKS, Entry, Writing, checksum, entries, file_of, generations, is_whole
-from orihon.ops.portable import read_portable, take_in, write_portable
+from orihon.ops.copy import TaskCopy, compare_rows
 from orihon.ops.progress import OnProgress, ProgressCounter
-from orihon.ops.taskcopy import TaskCopy
-from orihon.records import TaskRow
+from orihon.ops.task_file import open_task_file, write_task_file
+from orihon.records import Status, TaskRow
 from orihon.stores.base import Query, Store
+from orihon.stores.checks import checked
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     create_file,
@@ -37,31 +52,94 @@ from orihon.stores.files import (
     sync,
     sync_directory,
     warn_if_open,
+    write_all,
 )
 from orihon.stores.jsonl import JsonlStore
 from orihon.stores.lockfile import LockFile
 from orihon.task.lifecycle import ENDED
 
-NEW, OLD, CHECK = ".new-", ".old-", ".check-"
-MANY = 1000  # sentences that are kept
+VERSION = 1
+MANIFEST, TASKS = "manifest.jsonl", "tasks"
+NEW, OLD, CHECK = ".new-", ".old-", ".check-"  # prefixes of directories in progress
+MAX_LINE_BYTES = 4096  # of a manifest
+BLOCK_BYTES = 1024 * 1024
+MAX_SENTENCES = 1000
+HINT = "Use another generation; `ls` shows them."
+
+T = TypeVar("T")
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a manifest."""
+
+    orihon: str
+    version: int
+    made_at: str
+    store: str
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One task of a manifest. `fence`, `updated_at` and `stub` show whether the task has changed since."""
+
+    uuid: str
+    created_at: str
+    status: Status
+    user: str | None
+    updated_at: str | None
+    fence: int
+    stub: bool
+    records: int
+    blobs: int
+    size_bytes: int  # of the file
+    sha256: str
+
+    @property
+    def sort_key(self) -> tuple[str, str]:
+        """The position in a manifest, in descending order."""
+        return self.created_at, self.uuid
+
+
+class End(msgspec.Struct, frozen=True):
+    """The last line of a manifest."""
+
+    tasks: int
+    sha256: str
 
 
 class BackedUp(msgspec.Struct, kw_only=True):
-    """What was done."""
+    """The result of a backup."""
 
     store: str
     generation: str
     tasks: int = 0  # in the generation
-    written: int = 0  # new or changed, proved by restoring and comparing
-    unchanged: int = 0  # the same file as before, its checksum compared
-    carried: int = 0  # that could not be written, or were not asked for, as they were before
-    records: int = 0  # of those written, compared one by one
+    written: int = 0  # new or changed; restored and compared
+    unchanged: int = 0  # linked to the previous file; its checksum was compared
+    carried: int = 0  # taken from the previous generation, because they failed or were not requested
+    records: int = 0  # of the written tasks, compared one by one
     size_bytes: int = 0  # of all files
     written_bytes: int = 0
     removed: list[str] = []  # generations
-    notes: list[str] = []  # what was left out of a file, because no reader could use it
+    notes: list[str] = []  # what was left out of a file because no reader could use it
     failures: list[str] = []
     seconds: float = 0
+
+
+class Restored(msgspec.Struct, kw_only=True):
+    """The result of a restore."""
+
+    generation: str
+    store: str
+    restored: int = 0  # and compared record by record
+    equal: int = 0  # already in the store
+    records: int = 0
+    blobs: int = 0
+    failures: list[str] = []
+    seconds: float = 0
+
+
+# making a backup
 
 
 def backup(
@@ -73,127 +151,139 @@ def backup(
     now: datetime | None = None,
     on_progress: OnProgress = None,
 ) -> BackedUp:
-    """Make the generation of the day, of all tasks that this person may see, or with some of them anew."""
+    """Make today's generation of the ended tasks that the caller may see.
+
+    If `tasks` are given, only these are backed up; the others are taken from the previous generation.
+    """
     began, now = time.monotonic(), now or datetime.now(UTC)
-    done = BackedUp(store=authorized.store.url, generation=str(directory / now.strftime("%Y-%m-%d")))
+    generation = directory / now.strftime("%Y-%m-%d")
+    result = BackedUp(store=authorized.store.url, generation=str(generation))
+    rows = _select_rows(authorized, tasks)
     with disk_errors(f"A backup to {directory} cannot be made"):
         make_directory(directory)
         warn_if_open(directory)
-        with _alone(directory), _scratch(directory) as scratch:
-            found = generations(directory)
-            fresh = directory / f"{NEW}{Path(done.generation).name}"
-            with JsonlStore(scratch, msgspec.structs.replace(authorized.store.options, durability="os")) as proof:
-                work = _Backup(
-                    authorized, (fresh, found[0] if found else None), proof, done, ProgressCounter(on_progress)
-                )
-                work.run(_rows(authorized, tasks), now, carry=bool(tasks))
-            _show(fresh, Path(done.generation))
-            done.removed = _prune(directory, keep)
-    authorized.record_access("backup", generation=done.generation, tasks=done.tasks)
-    done.seconds = time.monotonic() - began
-    return done
+        with _exclusive(directory), _temporary_store(directory, authorized.store) as proof_store:
+            run = _Run(authorized.store, proof_store, result, ProgressCounter(on_progress))
+            run.write(rows, format_time(now), carry_others=bool(tasks))
+            _publish(run.fresh, generation)
+            result.removed = _remove_old(directory, keep)
+    authorized.record_access("backup", generation=result.generation, tasks=result.tasks)
+    result.seconds = time.monotonic() - began
+    return result
 
 
-def _rows(authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterable[TaskRow]:
+def _select_rows(authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterable[TaskRow]:
     if not tasks:
         return authorized.rows(Query(status=ENDED))
     rows = {row.uuid: row for row in map(authorized.row, tasks)}
     for row in rows.values():
         if row.status not in ENDED:
-            raise UsageError(f"Task {row.uuid} is {row.status}.", hint="Only what has ended is backed up.")
+            raise UsageError(f"Task {row.uuid} is {row.status}.", hint="Only tasks that have ended are backed up.")
     return sorted(rows.values(), key=lambda row: (row.created_at, row.uuid), reverse=True)
 
 
-class _Backup:
-    """One generation in the making."""
+class _Run:
+    """Writes one generation to the directory `fresh`."""
 
-    def __init__(
-        self,
-        authorized: AuthorizedStore,
-        places: tuple[Path, Path | None],
-        proof: Store,
-        done: BackedUp,
-        progress: ProgressCounter,
-    ) -> None:
-        self.authorized, self.proof, self.done, self.progress = authorized, proof, done, progress
-        self.fresh, self.last = places
+    def __init__(self, store: Store, proof_store: Store, result: BackedUp, progress: ProgressCounter) -> None:
+        self.store, self.proof_store, self.result, self.progress = store, proof_store, result, progress
+        generation = Path(result.generation)
+        self.fresh = generation.with_name(f"{NEW}{generation.name}")
+        self.previous = next(iter(list_generations(generation.parent)), None)
 
-    def run(self, rows: Iterable[TaskRow], now: datetime, *, carry: bool) -> None:
+    def write(self, rows: Iterable[TaskRow], made_at: str, *, carry_others: bool) -> None:
         make_directory(self.fresh / TASKS)
-        earlier = entries(self.last) if self.last is not None else iter(())
-        with Writing(self.fresh, now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), self.authorized.store.url) as manifest:
-            for row, before in _merged(rows, earlier):
-                entry = self._entry(row, before) if row is not None else self._carried(before) if carry else None
+        previous = read_manifest(self.previous) if self.previous is not None else iter(())
+        with directory_handle(self.fresh) as dir_fd:
+            manifest = open_file(MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd)
+        hashed = hashlib.sha256()
+
+        def add_line(line: msgspec.Struct) -> None:
+            data = msgspec.json.encode(line) + b"\n"
+            hashed.update(data)
+            write_all(manifest, data)
+
+        try:
+            add_line(Header("backup", VERSION, made_at, self.store.url))
+            for row, before in _pair(rows, previous):
+                entry = self._back_up(row, before) if row is not None else self._carry(before) if carry_others else None
                 if entry is not None:
-                    manifest.add(entry)
-                    self.done.size_bytes += entry.size_bytes
+                    add_line(entry)
+                    self.result.tasks += 1
+                    self.result.size_bytes += entry.size_bytes
                 self.progress.add(tasks=1)
-            self._sync()
-            manifest.end()
-            self.done.tasks = manifest.count
+            self._sync_files()
+            add_line(End(self.result.tasks, hashed.hexdigest()))
+            sync(manifest)
+        finally:
+            os.close(manifest)
         sync_directory(self.fresh)
 
-    def _sync(self) -> None:
-        """All of it at the end: by then most is on the disk, and whoever works beside us feels less of it."""
-        with directory_handle(self.fresh / TASKS) as within, os.scandir(within) as found:
-            for entry in found:
-                fd = open_file(entry.name, os.O_RDONLY, within)
+    def _sync_files(self) -> None:
+        """Sync all files at the end, when most are already on disk. This slows other processes less."""
+        with directory_handle(self.fresh / TASKS) as dir_fd, os.scandir(dir_fd) as files:
+            for file in files:
+                fd = open_file(file.name, os.O_RDONLY, dir_fd)
                 try:
                     sync(fd)
                 finally:
                     os.close(fd)
-            sync(within)
+            sync(dir_fd)
 
-    def _entry(self, row: TaskRow, before: Entry | None) -> Entry | None:
+    def _back_up(self, row: TaskRow, before: Entry | None) -> Entry | None:
         try:
-            if before is not None and _is_same(row, before) and self._linked(before):
-                self.done.unchanged += 1
+            # every writer raises the fence
+            state = (row.fence, row.updated_at, _is_stub(row))
+            is_same = before is not None and state == (before.fence, before.updated_at, before.stub)
+            if before is not None and is_same and self._link(before):
+                self.result.unchanged += 1
                 return before
-            return self._written(row)
+            return self._write_task(row)
         except NotFound:
-            return None  # it was cleaned just now
+            return None  # it was deleted meanwhile
         except StoreError as error:
-            if len(self.done.failures) < MANY:
-                self.done.failures.append(f"Task {row.uuid}: {error.message}")
-            return self._carried(before)
+            if len(self.result.failures) < MAX_SENTENCES:
+                self.result.failures.append(f"Task {row.uuid}: {error.message}")
+            return self._carry(before)
 
-    def _carried(self, before: Entry | None) -> Entry | None:
-        if before is None or not self._linked(before):
+    def _carry(self, before: Entry | None) -> Entry | None:
+        if before is None or not self._link(before):
             return None
-        self.done.carried += 1
+        self.result.carried += 1
         return before
 
-    def _linked(self, entry: Entry) -> bool:
-        """Give the file of the last generation a second name; False when it is not what it was."""
-        if self.last is None:
+    def _link(self, entry: Entry) -> bool:
+        """Link the file of the previous generation; return False if it no longer matches its checksum."""
+        if self.previous is None:
             return False
-        there, here = file_of(self.last, entry.uuid), file_of(self.fresh, entry.uuid)
+        source, target = _file_path(self.previous, entry.uuid), _file_path(self.fresh, entry.uuid)
         try:
-            if checksum(there) != (entry.size_bytes, entry.sha256):
+            if _checksum(source) != (entry.size_bytes, entry.sha256):
                 return False
         except StoreError:
             return False
         try:
-            here.hardlink_to(there)
-        except OSError:  # a file system without links
-            with there.open("rb") as source, os.fdopen(create_file(here), "wb") as copy:
-                shutil.copyfileobj(source, copy)
+            target.hardlink_to(source)
+        except OSError:  # the file system has no links
+            with source.open("rb") as original, os.fdopen(create_file(target), "wb") as copy:
+                shutil.copyfileobj(original, copy)
         return True
 
-    def _written(self, row: TaskRow) -> Entry:
-        path = file_of(self.fresh, row.uuid)
-        figures = write_portable(self.authorized.store, row, path, durable=False)
+    def _write_task(self, row: TaskRow) -> Entry:
+        path = _file_path(self.fresh, row.uuid)
+        copied = write_task_file(self.store, row, path, durable=False)
         try:
             self._prove(path, row)
         except StoreError:
             path.unlink()
             raise
-        size, sha256 = checksum(path)
-        self.done.notes += [f"Task {row.uuid}: {one}" for one in figures.notes[: MANY - len(self.done.notes)]]
-        self.done.written += 1
-        self.done.records += figures.records
-        self.done.written_bytes += size
-        self.progress.add(records=figures.records, size_bytes=size)
+        size, sha256 = _checksum(path)
+        free = MAX_SENTENCES - len(self.result.notes)
+        self.result.notes += [f"Task {row.uuid}: {note}" for note in copied.notes[:free]]
+        self.result.written += 1
+        self.result.records += copied.records
+        self.result.written_bytes += size
+        self.progress.add(records=copied.records, size_bytes=size)
         return Entry(
             uuid=row.uuid,
             created_at=row.created_at,
@@ -201,61 +291,55 @@ class _Backup:
             user=row.user,
             updated_at=row.updated_at,
             fence=row.fence,
-            stub=row.archived in {"going", "stub"},
-            records=figures.records,
-            blobs=figures.blobs,
+            stub=_is_stub(row),
+            records=copied.records,
+            blobs=copied.blobs,
             size_bytes=size,
             sha256=sha256,
         )
 
     def _prove(self, path: Path, row: TaskRow) -> None:
-        """Restore the file into a store of its own, and compare that with the original."""
+        """Restore the file into the temporary store and compare that with the original."""
         try:
-            with read_portable(path, self.proof.options) as portable:
-                take_in(portable, self.proof)
-            if (
-                TaskCopy(self.authorized.store, self.proof, row, ProgressCounter(), set(), sound_only=True)
-                .run()
-                .appended
-            ):
+            with open_task_file(path, self.proof_store.options) as task_file:
+                task_file.copy_to(self.proof_store)
+            if TaskCopy(self.store, self.proof_store, row, skip_unusable=True).run().appended:
                 raise Conflict("Its file lacks some of its records.")
         finally:
             with suppress(NotFound):
-                self.proof.delete(row.uuid)
+                self.proof_store.delete(row.uuid)
 
 
-def _is_same(row: TaskRow, before: Entry) -> bool:
-    """Whether nobody has written the task since; whoever does raises the fence."""
-    stub = row.archived in {"going", "stub"}
-    return (row.fence, row.updated_at, stub) == (before.fence, before.updated_at, before.stub)
+def _is_stub(row: TaskRow) -> bool:
+    return row.archived in {"going", "stub"}
 
 
-def _merged(rows: Iterable[TaskRow], earlier: Iterable[Entry]) -> Iterator[tuple[TaskRow | None, Entry | None]]:
-    """Rows and entries of the same tasks together; both come the newest first."""
-    left = iter(earlier)
-    before = next(left, None)
+def _pair(rows: Iterable[TaskRow], previous: Iterator[Entry]) -> Iterator[tuple[TaskRow | None, Entry | None]]:
+    """Yield rows and entries of the same task together. Both come newest first."""
+    entry = next(previous, None)
     for row in rows:
-        while before is not None and before.place > (row.created_at, row.uuid):
-            yield None, before
-            before = next(left, None)
-        if before is not None and before.uuid == row.uuid:
-            yield row, before
-            before = next(left, None)
+        while entry is not None and entry.sort_key > (row.created_at, row.uuid):
+            yield None, entry
+            entry = next(previous, None)
+        if entry is not None and entry.uuid == row.uuid:
+            yield row, entry
+            entry = next(previous, None)
         else:
             yield row, None
-    while before is not None:
-        yield None, before
-        before = next(left, None)
+    while entry is not None:
+        yield None, entry
+        entry = next(previous, None)
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """One backup at a time."""
-    with directory_handle(directory) as within:
+def _exclusive(directory: Path) -> Iterator[None]:
+    """Allow one backup at a time."""
+    with directory_handle(directory) as dir_fd:
         try:
-            lock = LockFile.take("backup", within)
+            lock = LockFile.take("backup", dir_fd)
         except LeaseHeld as error:
-            raise LeaseHeld(f"{error.owner or 'Another process'} makes a backup to {directory} now.") from error
+            holder = error.owner or "Another process"
+            raise LeaseHeld(f"{holder} is making a backup to {directory} now.") from error
         try:
             yield
         finally:
@@ -263,42 +347,217 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    """A place to restore into, once what a crash left is cleared away."""
-    _finish(directory)
-    with tempfile.TemporaryDirectory(prefix=CHECK, dir=directory) as place:
-        Path(place).chmod(PRIVATE_DIRECTORY)  # which a umask may have narrowed
-        yield Path(place)
+def _temporary_store(directory: Path, original: Store) -> Iterator[Store]:
+    """Yield a store to restore into, after the leftovers of a crash are removed."""
+    _finish_interrupted(directory)
+    with tempfile.TemporaryDirectory(prefix=CHECK, dir=directory) as folder:
+        Path(folder).chmod(PRIVATE_DIRECTORY)  # a umask may have narrowed it
+        with JsonlStore(folder, msgspec.structs.replace(original.options, durability="os")) as store:
+            yield store
 
 
-def _show(fresh: Path, place: Path) -> None:
-    """Put a whole generation in its place; one of the same day gives way."""
-    old = place.with_name(f"{OLD}{place.name}")
-    if place.exists():
-        place.rename(old)
-    fresh.rename(place)
-    sync_directory(place.parent)
+def _publish(fresh: Path, generation: Path) -> None:
+    """Move a complete generation to its place. One of the same day is replaced."""
+    old = generation.with_name(f"{OLD}{generation.name}")
+    if generation.exists():
+        generation.rename(old)
+    fresh.rename(generation)
+    sync_directory(generation.parent)
     if old.exists():
         shutil.rmtree(old)
 
 
-def _finish(directory: Path) -> None:
-    """What a crash left: a whole generation that was on the way to its place gets there, the rest goes."""
-    for start in (NEW, OLD):
-        for path in sorted(directory.glob(f"{start}*")):
-            place = directory / path.name.removeprefix(start)
-            if not place.exists() and is_whole(path):
-                path.rename(place)
+def _finish_interrupted(directory: Path) -> None:
+    """Publish a generation that was complete when a crash happened, and remove the other leftovers."""
+    for prefix in (NEW, OLD):
+        for path in sorted(directory.glob(f"{prefix}*")):
+            generation = directory / path.name.removeprefix(prefix)
+            if not generation.exists() and _is_complete(path):
+                path.rename(generation)
             else:
                 shutil.rmtree(path)
     for path in directory.glob(f"{CHECK}*"):
         shutil.rmtree(path)
 
 
-def _prune(directory: Path, keep: int) -> list[str]:
-    removed = generations(directory)[keep:]
+def _remove_old(directory: Path, keep: int) -> list[str]:
+    removed = list_generations(directory)[keep:]
     for path in removed:
-        gone = path.with_name(f"{OLD}{path.name}")
-        path.rename(gone)  # out of sight in one step
-        shutil.rmtree(gone)
+        hidden = path.with_name(f"{OLD}{path.name}")
+        path.rename(hidden)  # it disappears in one step
+        shutil.rmtree(hidden)
     return [path.name for path in removed]
+
+
+# restoring
+
+
+def restore(
+    directory: Path,
+    authorized: AuthorizedStore,
+    *,
+    generation: str | None = None,
+    tasks: Sequence[str] = (),
+    on_progress: OnProgress = None,
+) -> Restored:
+    """Restore all tasks of a generation, or some. A task that fails does not stop the others."""
+    began, path = time.monotonic(), _find_generation(directory, generation)
+    result = Restored(generation=str(path), store=authorized.store.url)
+    progress = ProgressCounter(on_progress)
+    for entry in _select_entries(path, authorized, tasks):
+        progress.add(tasks=1)
+        try:
+            _restore_task(path, entry, authorized, result, on_progress)
+        except (StoreError, UsageError) as error:
+            if len(result.failures) < MAX_SENTENCES:
+                result.failures.append(f"Task {entry.uuid}: {error.message}")
+    authorized.record_access("restore", generation=result.generation, tasks=result.restored)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _find_generation(directory: Path, day: str | None) -> Path:
+    generations = list_generations(directory)
+    for path in generations:
+        if day in {None, path.name}:
+            return path
+    names = ", ".join(path.name for path in generations[:10])
+    raise NotFound(
+        kind="backup", id=day or str(directory), hint=f"There are {names}." if names else "Make a backup first."
+    )
+
+
+def _select_entries(generation: Path, authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterator[Entry]:
+    """Yield the entries to restore, after the manifest was read to its end."""
+    visible: dict[str, list[Entry]] = {uuid: [] for uuid in tasks}
+    for entry in read_manifest(generation):
+        for uuid, matches in visible.items():
+            is_match = entry.uuid == uuid or (uuid and entry.uuid.startswith(uuid) and len(matches) <= 1)
+            if is_match and authorized.allows(entry.user):
+                matches.append(entry)
+    if not tasks:
+        yield from (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
+    for uuid, matches in visible.items():
+        exact = [entry for entry in matches if entry.uuid == uuid] or matches
+        if not exact:
+            raise NotFound(kind="task", id=uuid, hint=f"{generation} does not have it. {HINT}")
+        if len(exact) > 1:
+            raise UsageError(f"Several tasks of the backup begin with {uuid!a}.", hint="Give more of the id.")
+        yield exact[0]
+
+
+def _restore_task(
+    generation: Path, entry: Entry, authorized: AuthorizedStore, result: Restored, on_progress: OnProgress
+) -> None:
+    path, store = _file_path(generation, entry.uuid), authorized.store
+    if _checksum(path) != (entry.size_bytes, entry.sha256):
+        raise Corrupt(f"{path} is not the file that the manifest names.", where=str(path), hint=HINT)
+    with open_task_file(path, store.options) as task_file:
+        row = task_file.content.row
+        if (row.uuid, row.user, row.status) != (entry.uuid, entry.user, entry.status) or row.status not in ENDED:
+            raise Corrupt(f"{path} holds another task than the manifest says.", hint=HINT)
+        if not authorized.allows(row.user):
+            raise NotFound(kind="task", id=row.uuid)
+        is_new = not _exists(store, row)
+        copied = task_file.copy_to(store, on_progress=on_progress)
+    if is_new or copied.appended:
+        result.restored += 1
+    else:
+        result.equal += 1
+    result.records += copied.records
+    result.blobs += copied.blobs
+
+
+def _exists(store: Store, row: TaskRow) -> bool:
+    """Return whether the store has the task. Raise Conflict if it is complete there and its row differs."""
+    try:
+        existing = store.row(row.uuid)
+    except NotFound:
+        return False
+    if existing.status in ENDED and not _is_stub(existing):
+        for name in compare_rows(existing, row):
+            raise Conflict(f"It exists with another {name} and is left unchanged.")
+    return True
+
+
+# generations and manifests
+
+
+def list_generations(directory: Path) -> list[Path]:
+    """Return all generations, newest first."""
+    with disk_errors(f"{directory} cannot be read"), suppress(FileNotFoundError):
+        names = (entry.name for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False))
+        return [directory / name for name in sorted(filter(_DAY.fullmatch, names), reverse=True)]
+    return []
+
+
+def read_manifest(generation: Path) -> Iterator[Entry]:
+    """Yield the entries of a generation. Raise Corrupt as soon as something is wrong, at the latest at the end."""
+    path = generation / MANIFEST
+    with disk_errors(f"{path} cannot be read"), directory_handle(generation) as dir_fd:
+        try:
+            fd = open_file(MANIFEST, os.O_RDONLY, dir_fd)
+        except FileNotFoundError:
+            raise Corrupt(f"{generation} has no manifest.", where=str(path), hint=HINT) from None
+        with os.fdopen(fd, "rb") as file:
+            yield from _parse_manifest(path, iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""))
+
+
+def _parse_manifest(path: Path, lines: Iterator[bytes]) -> Iterator[Entry]:
+    first = next(lines, b"")
+    header = _decode(path, first, Header)
+    if header.orihon != "backup":
+        _refuse(path, "it is not the manifest of a backup")
+    if header.version != VERSION:
+        raise SchemaMismatch(f"{path} has version {header.version}; this version of Orihon knows {VERSION}.")
+    hashed, count, before = hashlib.sha256(first), 0, ("\U0010ffff", "")
+    for line in lines:
+        if line.startswith(b'{"tasks":'):
+            if _decode(path, line, End) != End(count, hashed.hexdigest()) or next(lines, b""):
+                _refuse(path, "its checksum is wrong")
+            return
+        entry = _decode(path, line, Entry)
+        checked(entry.uuid)
+        if entry.sort_key >= before:
+            _refuse(path, f"task {entry.uuid} is out of order or appears twice")
+        before, count = entry.sort_key, count + 1
+        hashed.update(line)
+        yield entry
+    _refuse(path, "it is truncated")
+
+
+def _decode(path: Path, line: bytes, kind: type[T]) -> T:
+    try:
+        if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
+            raise msgspec.DecodeError("the line does not end")
+        return decode_json(line, type=kind)
+    except ValueError as error:
+        _refuse(path, f"{line[:40]!a} cannot be read ({error})")
+
+
+def _refuse(path: Path, reason: str) -> NoReturn:
+    raise Corrupt(f"{path} cannot be used: {reason}.", where=str(path), hint=HINT)
+
+
+def _is_complete(generation: Path) -> bool:
+    try:
+        for _ in read_manifest(generation):
+            pass
+    except (Corrupt, UsageError, SchemaMismatch):
+        return False
+    return True
+
+
+def _file_path(generation: Path, uuid: str) -> Path:
+    return generation / TASKS / f"{checked(uuid)}.orihon"
+
+
+def _checksum(path: Path) -> tuple[int, str]:
+    """Return size and sha256 of a regular file. A link, a device or a directory is refused."""
+    with (
+        disk_errors(f"{path} cannot be read"),
+        directory_handle(path.parent) as dir_fd,
+        os.fdopen(open_file(path.name, os.O_RDONLY, dir_fd), "rb") as file,
+    ):
+        digest = hashlib.file_digest(file, "sha256")
+        return file.tell(), digest.hexdigest()

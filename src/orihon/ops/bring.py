@@ -30,14 +30,13 @@ from orihon.context.view import RECORD_EVERY, View, record
 from orihon.engine import Engine
 from orihon.errors import Conflict, Corrupt, NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.ops.formats import SESSIONS, format_of
 from orihon.ops.formats.origin import FIELD, At, Said, restored, without
 from orihon.ops.formats.saying import saying
 from orihon.ops.formats.source import SessionFile
-from orihon.ops.portable import read_portable, take_in
-from orihon.ops.portablefile import MAGIC
 from orihon.ops.progress import OnProgress, ProgressCounter
+from orihon.ops.task_file import MAGIC, open_task_file
 from orihon.records import Call, Event, Message, Metadata
 from orihon.settings.schema import Settings
 from orihon.stores.base import FORMAT, LISTS, Lease, Problem, Store
@@ -124,7 +123,7 @@ def _portable(
     on_progress: Callable[[ProgressCounter], None] | None,
 ) -> Brought:
     """A portable task; an administrator's keeps its id and its user, anybody else's becomes his own."""
-    with read_portable(file.path, authorized.store.options) as portable:
+    with open_task_file(file.path, authorized.store.options) as portable:
         (row,) = portable.find()
         mine = row.uuid
         if not authorized.principal.admin:
@@ -133,7 +132,7 @@ def _portable(
             user = authorized.principal.user
         portable.rename(**{"uuid": mine} | ({"user": user} if user is not None else {}))
         already = row_if_there(authorized.store, mine) is not None
-        figures = take_in(portable, authorized.store, on_progress=on_progress)
+        figures = portable.copy_to(authorized.store, on_progress=on_progress)
     row = authorized.store.row(mine)
     return Brought(
         uuid=mine,
@@ -280,7 +279,7 @@ def _of_messages(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
         if FIELD in message.unknown:
             kept = _kept(message.unknown[FIELD])
             group = [message, *islice(messages, max(0, kept.messages - 1))]
-            yield from _told(kept, [whole(store, uuid, one) for one in group])
+            yield from _told(kept, [load_blobs(store, uuid, one) for one in group])
 
 
 def _of_events(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
@@ -296,7 +295,7 @@ def _of_events(store: Store, uuid: str) -> Iterator[tuple[At, Any]]:
             kept = _kept(codec.json_or_text(store.blob(uuid, kept.blob.sha256).decode("utf-8", "replace")))
         first = max(1, event.after - kept.messages + 1)
         group = store.read(uuid, Message, first=first, last=event.after) if kept.messages else ()
-        yield from _told(kept, [whole(store, uuid, one) for one in group])
+        yield from _told(kept, [load_blobs(store, uuid, one) for one in group])
 
 
 def _told(kept: Imported, messages: list[Message]) -> Iterator[tuple[At, Any]]:

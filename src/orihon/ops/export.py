@@ -1,4 +1,4 @@
-"""`pages(reader, format)`: one task in one of the forms that people and programs read; `write_portable` for the whole.
+"""`pages(reader, format)`: one task in one of the forms that people and programs read; `write_task_file` for the whole.
 
 A new form is one more line in `FORMATS`: a function from a reader to pieces of text. The document of a conversation is
 written by the conversation itself; the command calls it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.ops.bring import origin_of, told_again
 from orihon.ops.formats.html import html
 from orihon.ops.formats.markdown import markdown
@@ -24,7 +24,7 @@ def openai(reader: Reader) -> Iterator[str]:
     """The conversation as OpenAI's messages, one on each line: what is visible, unfolded and without summaries."""
     view = view_of(reader)
     shown = (message for message in reader.messages() if view.shows(message.seq))
-    messages = (whole(reader.store, reader.uuid, message) for message in shown)
+    messages = (load_blobs(reader.store, reader.uuid, message) for message in shown)
     return (
         f"{line}\n" for line in openai_lines(messages, load=lambda blob: reader.store.blob(reader.uuid, blob.sha256))
     )

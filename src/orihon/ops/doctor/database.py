@@ -8,7 +8,7 @@ from typing import Any
 
 from orihon import codec
 from orihon.errors import Corrupt
-from orihon.ops.blobs import named
+from orihon.ops.blobs import iter_blobs
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.lists import LOST, TELL_EVERY, UNUSED, flaw_of
 from orihon.ops.progress import ProgressCounter
@@ -56,7 +56,7 @@ def look_at_lines(kind: type[Record], rows: Rows, has_blob: HasBlob, progress: P
 
 
 def _missing(uuid: str, record: Record, has_blob: HasBlob, where: str) -> Iterator[Finding]:
-    for blob in named(record):
+    for blob in iter_blobs(record):
         if not has_blob(uuid, blob.sha256):
             lost = f"{blob.size_bytes:,} bytes are lost. What the line itself says is still there."
             yield problem(where, f"It names blob {blob.sha256}, which is not there: {lost}")

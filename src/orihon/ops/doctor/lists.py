@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from orihon import codec
 from orihon.context.events import problem as problem_of
 from orihon.errors import Corrupt
-from orihon.ops.blobs import named
+from orihon.ops.blobs import iter_blobs
 from orihon.ops.doctor.finding import Finding, not_too_many, note, problem
 from orihon.ops.doctor.quiet import open_quietly, reason_of
 from orihon.ops.progress import ProgressCounter
@@ -116,7 +116,7 @@ class ListLook:
     def _named(self, record: Record, line: Line, number: int, where: str) -> Iterator[Finding]:
         if b'"sha256":' not in (line.data or b""):
             return
-        for blob in named(record):
+        for blob in iter_blobs(record):
             if not self._has_blob(blob.sha256):
                 yield problem(
                     where,

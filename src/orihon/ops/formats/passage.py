@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from orihon.context.ranges import contains
 from orihon.context.view import View
 from orihon.errors import Corrupt, NotFound
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.records import Event, Fold, Message, Summary
 from orihon.task.history import last_number, load_view
 from orihon.task.reader import Reader
@@ -53,7 +53,7 @@ def _folds(reader: Reader, first: int, last: int) -> Iterator[Fold]:
 
 def _whole(reader: Reader, message: Message) -> Message:
     try:
-        return whole(reader.store, reader.uuid, message)
+        return load_blobs(reader.store, reader.uuid, message)
     except (Corrupt, NotFound):  # a lost blob: its beginning, which is in the line, is still there to be read
         return message
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from orihon.errors import Corrupt, NotFound, StoreUnavailable
-from orihon.ops.blobs import whole
+from orihon.ops.blobs import load_blobs
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.search.index import Index, Text, add, who_of
 from orihon.ops.search.news import look
@@ -107,5 +107,5 @@ def _texts(store: Store, uuid: str, messages: int, summaries: int) -> Iterator[T
 def text_of(store: Store, uuid: str, message: Message) -> str:
     """The words of a message and of its calls, also those that live in blobs."""
     with suppress(NotFound, Corrupt, StoreUnavailable):  # a lost blob: the line has its beginning
-        message = whole(store, uuid, message)
+        message = load_blobs(store, uuid, message)
     return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)]).strip()

@@ -13,9 +13,9 @@ import pytest
 
 from orihon import codec
 from orihon.errors import Conflict, Corrupt, OrihonError, SchemaMismatch, UsageError
-from orihon.ops import portablefile
-from orihon.ops.portable import read_portable, take_in, write_portable
-from orihon.ops.taskcopy import COLUMNS
+from orihon.ops import task_file
+from orihon.ops.copy import COLUMNS
+from orihon.ops.task_file import open_task_file, write_task_file
 from orihon.records import Event, Fold, Message, Metadata, Part, PlanEntry, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import Options
@@ -63,15 +63,15 @@ def everything(store, uuid):
 @pytest.mark.parametrize("kind", STORES)
 def test_out_and_in_again(opened, tmp_path, kind, monkeypatch):
     """What comes in is what went out: numbers, gaps, times, unknown fields, blobs and row; twice is as good as once."""
-    monkeypatch.setattr(portablefile, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(task_file, "PIECE_BYTES", 100_000)
     path = tmp_path / "task.orihon"
     with opened(kind, tmp_path / "a") as source, opened(kind, tmp_path / "b") as target:
         row = fill(source)
-        figures = write_portable(source, row, path)
+        figures = write_task_file(source, row, path)
         assert (figures.records, figures.blobs) == (29, 3)
         for appended in (29, 0):
-            with read_portable(path) as portable:
-                assert take_in(portable, target).appended == appended
+            with open_task_file(path) as portable:
+                assert portable.copy_to(target).appended == appended
         assert everything(source, row.uuid) == everything(target, row.uuid)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(tmp_path).count("task.orihon") == 1
@@ -85,9 +85,9 @@ def test_what_runs_there_does_not_run_here(opened, tmp_path, status, then):
     """A task that was running elsewhere has no holder here, so it is paused."""
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("memory", tmp_path) as target:
-        write_portable(source, fill(source, status=status), path)
-        with read_portable(path) as portable:
-            take_in(portable, target)
+        write_task_file(source, fill(source, status=status), path)
+        with open_task_file(path) as portable:
+            portable.copy_to(target)
         (row,) = target.find()
         assert (row.status, row.lease_owner) == (then, None)
 
@@ -97,10 +97,10 @@ def test_another_name(opened, tmp_path):
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("jsonl", tmp_path / "b") as target:
         row = fill(source)
-        write_portable(source, row, path)
-        with read_portable(path) as portable:
+        write_task_file(source, row, path)
+        with open_task_file(path) as portable:
             portable.rename(uuid="another", user="bob")
-            take_in(portable, target)
+            portable.copy_to(target)
         (found,) = target.find()
         assert (found.uuid, found.user, found.task_key) == ("another", "bob", row.task_key)
         assert [entry.task_uuid for entry in target.read("another", PlanEntry)] == ["another"]
@@ -114,8 +114,8 @@ def test_a_broken_task_is_not_exported(opened, tmp_path):
         row = fill(store)
         messages = tmp_path / "a" / "contexts" / "completed" / row.uuid / "messages.jsonl"
         messages.write_bytes(messages.read_bytes().replace(b'"message 3 ', b"\xff\x00{{", 1))
-        with pytest.raises(Corrupt, match="cannot be exported whole"):
-            write_portable(store, row, path)
+        with pytest.raises(Corrupt, match="cannot be exported completely"):
+            write_task_file(store, row, path)
     assert path.read_text() == "yesterday"
     assert sorted(os.listdir(tmp_path)) == ["a", "task.orihon"]
 
@@ -125,18 +125,18 @@ def test_a_different_task_of_that_id_is_left_alone(opened, tmp_path):
     path = tmp_path / "task.orihon"
     with opened("memory", tmp_path) as source, opened("memory", tmp_path) as target:
         row = fill(source)
-        write_portable(source, row, path)
+        write_task_file(source, row, path)
         with target.lease(row.uuid, create=next(source.read(row.uuid, Metadata))) as lease:
             lease.append(a_message("something else"))
-        with read_portable(path) as portable, pytest.raises(Conflict, match="messages 1 differs"):
-            take_in(portable, target)
+        with open_task_file(path) as portable, pytest.raises(Conflict, match="messages 1 differs"):
+            portable.copy_to(target)
 
 
 def made(tmp_path, change=lambda lines: lines, *, seal=True):
     """A portable file whose lines were changed by somebody, who knows how to make a checksum."""
     path = tmp_path / "task.orihon"
     with open_store("memory:") as store:
-        write_portable(store, fill(store), path)
+        write_task_file(store, fill(store), path)
     *lines, end = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     lines = change(lines)
     if seal:
@@ -157,10 +157,10 @@ HOSTILE = {
     "two tasks": (replaced(b'"row":{"uuid":"', b'"row":{"uuid":"x'), Corrupt, "different tasks"),
     "a key of nobody": (replaced(b'"task_source":"github"', b'"task_source":"ftp"'), Corrupt, "cannot be read"),
     "a broken line": (replaced(b'"role":"user"', b'"role":"root"'), Corrupt, "cannot be read"),
-    "a blob with a path": (replaced(b'{"blob":{"sha256":"', b'{"blob":{"sha256":"../'), Corrupt, "no proper name"),
-    "another blob": (replaced(b'"data":"cG5n"', b'"data":"cG5o"'), Corrupt, "does not hold what its name says"),
+    "a blob with a path": (replaced(b'{"blob":{"sha256":"', b'{"blob":{"sha256":"../'), Corrupt, "invalid name"),
+    "another blob": (replaced(b'"data":"cG5n"', b'"data":"cG5o"'), Corrupt, "does not match its name"),
     "no base64": (replaced(b'"data":"cG5n"', b'"data":"c!5n"'), Corrupt, "not base64"),
-    "an unknown list": (lambda lines: [*lines, b'{"links":{"to":"/etc/passwd"}}\n'], Corrupt, "means nothing"),
+    "an unknown list": (lambda lines: [*lines, b'{"links":{"to":"/etc/passwd"}}\n'], Corrupt, "not part of the format"),
     "no row": (lambda lines: [line for line in lines if b'{"row"' not in line], Corrupt, "missing"),
     "no blob": (lambda lines: [line for line in lines if b'"cG5n"' not in line], Corrupt, "cannot be imported"),
     "a list in two places": (
@@ -183,8 +183,8 @@ def test_hostile_files(opened, tmp_path, what):
     change, error, words = HOSTILE[what]
     path = made(tmp_path, change)
     with opened("memory", tmp_path) as target:
-        with pytest.raises(error, match=words) as caught, read_portable(path) as portable:
-            take_in(portable, target)
+        with pytest.raises(error, match=words) as caught, open_task_file(path) as portable:
+            portable.copy_to(target)
         assert isinstance(caught.value, OrihonError)
         assert not list(target.find())
 
@@ -193,7 +193,7 @@ def test_a_wrong_checksum(tmp_path):
     """One changed letter is noticed."""
     path = made(tmp_path, replaced(b"message 7", b"massage 7"), seal=False)
     with pytest.raises(Corrupt, match="checksum is wrong"):
-        read_portable(path)
+        open_task_file(path)
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200, -1, -9])
@@ -201,8 +201,8 @@ def test_cut_off(tmp_path, cut):
     """Half a file is no file."""
     path = made(tmp_path)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(Corrupt, match=r"cut off|empty"):
-        read_portable(path)
+    with pytest.raises(Corrupt, match=r"truncated|empty"):
+        open_task_file(path)
 
 
 def test_something_behind_the_end(tmp_path):
@@ -211,13 +211,13 @@ def test_something_behind_the_end(tmp_path):
     whole = path.read_bytes()
     for more in (gzip.compress(b"{}\n"), b"more"):
         path.write_bytes(whole + more)
-        with pytest.raises(Corrupt, match=r"follows its end|cannot be unpacked"):
-            read_portable(path)
+        with pytest.raises(Corrupt, match=r"follows its end|cannot be decompressed"):
+            open_task_file(path)
 
 
 def test_a_bomb(tmp_path, monkeypatch):
     """A file that unpacks to far more than a task is given up early."""
-    monkeypatch.setattr(portablefile, "BOMB_BYTES", 1_000_000)
+    monkeypatch.setattr(task_file, "BOMB_BYTES", 1_000_000)
     header = b'{"orihon":"task","version":1,"uuid":"u"}\n'
     lines = b'{"messages":{"seq":1,"role":"user","content":"' + b"0" * 100_000 + b'","timestamp":"","tokens":0}}\n'
     packer = zlib.compressobj(9, wbits=31)
@@ -225,10 +225,10 @@ def test_a_bomb(tmp_path, monkeypatch):
     path = tmp_path / "bomb.orihon"
     path.write_bytes(packed)
     with pytest.raises(Corrupt, match="larger than"):
-        read_portable(path)
-    path.write_bytes(gzip.compress(header + b"0" * (portablefile.MAX_LINE_BYTES + 2)))
+        open_task_file(path)
+    path.write_bytes(gzip.compress(header + b"0" * (task_file.MAX_LINE_BYTES + 2)))
     with pytest.raises(Corrupt, match="longer than"):
-        read_portable(path)
+        open_task_file(path)
 
 
 def test_a_link_is_not_followed_when_writing(opened, tmp_path):
@@ -237,6 +237,6 @@ def test_a_link_is_not_followed_when_writing(opened, tmp_path):
     target.write_text("precious")
     path.symlink_to(target)
     with opened("memory", tmp_path) as store:
-        write_portable(store, fill(store), path)
+        write_task_file(store, fill(store), path)
     assert target.read_text() == "precious"
     assert not path.is_symlink()
