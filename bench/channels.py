@@ -38,7 +38,7 @@ from orihon.chat.terminal import typed
 from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from orihon.errors import OrihonError
 from orihon.ingest import sanitiser_for
-from orihon.planning.schema import Goal, Plan, Reflection
+from orihon.planning.schema import Goal, Plan, Reflection, make_entry
 from orihon.records import Message, Metadata, Part
 from orihon.redaction import mask
 from orihon.stores.base import FORMAT
@@ -515,8 +515,8 @@ def plan(scene: Scene, texts: list[str]) -> None:
     """The entries of a plan."""
     task = scene.task()
     for text in texts:
-        task.plan(Plan(goal_understanding=Goal(main_objective=text, success_criteria=(text,))))
-        task.plan(Reflection(evaluation=text))
+        task.plan(make_entry(Plan(goal_understanding=Goal(main_objective=text, success_criteria=(text,)))))
+        task.plan(make_entry(Reflection(evaluation=text)))
 
 
 # conversations

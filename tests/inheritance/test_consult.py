@@ -6,13 +6,12 @@ import tracemalloc
 
 import pytest
 
-from orihon.inheritance import consult, outline_of, prepare
-from orihon.records import ToolCall
+from orihon.inheritance import consult, prepare
 from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.tokens import counter
-from support.past_runs import KEY, NOW, a_final, a_plan, a_run
+from support.past_runs import KEY, NOW, a_call, a_final, a_plan, a_run
 
 
 @pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
@@ -25,11 +24,6 @@ def store(request, tmp_path, url_at):
 def files(tmp_path):
     with open_store(str(tmp_path / "s"), Options(durability="os")) as opened:
         yield opened
-
-
-def a_call(tool="shell", **fields):
-    given = {"seq": 0, "tool": tool, "args": {}, "status": "success", "duration_ms": 1, "timestamp": ""}
-    return ToolCall(**given | fields)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +70,6 @@ def test_a_missing_run_is_a_sentence(store):
 def test_a_directory_that_was_cleaned_up_leaves_summary_and_outline(files):
     """The row is searched, and the answer says that no more is left."""
     uuid = a_run(files, records=a_plan())
-    with files.lease(uuid) as lease:
-        lease.update(handoff=outline_of(files, files.row(uuid)))
     shutil.rmtree(files.path_of(uuid))
     answer = consult(files, uuid, "division")
     assert "Only its summary and the outline of its plan were kept." in answer
@@ -86,10 +78,8 @@ def test_a_directory_that_was_cleaned_up_leaves_summary_and_outline(files):
 
 
 def test_the_block_has_its_plan_when_the_directory_was_cleaned_up(files):
-    """The outline in the row gives the sections of the seed, in their short form."""
+    """The outline in the row gives the sections of the specification."""
     uuid = a_run(files, records=a_plan(), summary="Done.")
-    with files.lease(uuid) as lease:
-        lease.update(handoff=outline_of(files, files.row(uuid)))
     shutil.rmtree(files.path_of(uuid))
     options = {"settings": ContextInheritance(), "user": None, "now": NOW, "language": "en"}
     text = prepare(files, KEY, counter=counter("estimate"), context_length=128_000, **options).text
@@ -104,8 +94,8 @@ def test_the_block_has_its_plan_when_the_directory_was_cleaned_up(files):
 
 
 def test_damaged_files_are_searched_as_far_as_they_can_be_read(files):
-    """A bad line is left out; a file that is no file is said."""
-    uuid = a_run(files, records=a_plan())
+    """A bad line is left out, and the answer says so if a file is not a file."""
+    uuid = a_run(files, records=a_plan(), handoff=None)
     path = files.path_of(uuid) / "tools.jsonl"
     path.write_bytes(b"garbage\n" + path.read_bytes())
     assert "[tool 2]" in consult(files, uuid, "ConnectionRefusedError")

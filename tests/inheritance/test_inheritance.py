@@ -6,6 +6,7 @@ import pytest
 
 import orihon
 from orihon.planning.history import past_executions
+from orihon.planning.journal import record_value
 from orihon.planning.schema import Goal, Plan
 from orihon.settings.schema import ContextInheritance, Settings
 from orihon.tokens import counter
@@ -18,7 +19,7 @@ def run(engine, number, *, key=KEY, user="alice", plan=None, **options):
         task.add("system", "You fix bugs.")
         task.add("user", f"Run {number}: fix the basket.")
         if plan is not None:
-            task.plan(plan)
+            record_value(task, plan)
         first = turn(task, calling(("run_tests", {"path": "tests/test_basket.py"})), [f"{number} failed"])
         turn(task, saying(f"Decided in run {number}: round half up in src/shop/total_{number}.py."))
     return task, first

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orihon.errors import Corrupt, StoreUnavailable
-from orihon.inheritance import outline_of, prepare, search
+from orihon.inheritance import prepare, search
 from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
@@ -438,12 +438,3 @@ def test_ten_runs_of_one_issue(store):
         uuid = a_run(store, status, summary=said, at=f"2024-02-{number:02}T00:00:00.000000Z", user=f"user{number}")
         expected = expected if status == "failed" else uuid
     assert {uuid: msgspec.json.encode(store.row(uuid)) for uuid in others} == before
-
-
-def test_what_a_task_keeps_is_enough_when_its_directory_is_gone(files):
-    """The outline that the row keeps can be read by itself; a run that cannot be read gives an empty one."""
-    uuid = a_run(files)
-    row = files.row(uuid)
-    assert msgspec.json.decode(outline_of(files, row))["planned"] is False
-    shutil.rmtree(files.path_of(uuid))
-    assert outline_of(files, row) == "{}"

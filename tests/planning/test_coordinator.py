@@ -12,9 +12,9 @@ from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Limits, Loop, StopRequested
 from orihon.errors import ModelError, VerificationFailed
 from orihon.planning.coordinator import PlanningCoordinator
-from orihon.planning.history import execution
+from orihon.planning.history import read_run
 from orihon.planning.schema import Plan, Reflection, ReplanDecision, Revision, Verification, json_schema
-from orihon.planning.verification import placeholders, written
+from orihon.planning.verification import collect_written_lines, find_placeholders
 from orihon.records import Call, Event, Message
 from orihon.settings.schema import (
     ContextInheritance,
@@ -68,7 +68,7 @@ def of_kind(engine, row, kind):
 
 
 def statuses(engine, row):
-    return {one.purpose: one.status for one in execution(engine.store, row).plan.actions}
+    return {one.purpose: one.status for one in read_run(engine.store, row).plan.actions}
 
 
 # a plan from its beginning to its end
@@ -89,7 +89,7 @@ def test_a_plan_is_carried_out(engine, world):
     assert [line.split()[0] for line in world.ran] == ["read_file", "write_file"]
     assert [type(value) for value in entries(engine, row.uuid)] == [Plan, Verification]
     assert statuses(engine, row) == {"read it": "completed", "mend it": "completed"}
-    past = execution(engine.store, row)
+    past = read_run(engine.store, row)
     assert [part.status for part in past.plan.subtasks] == ["completed", "completed"]
     assert progress(engine, row.uuid).actions == 2
 
@@ -355,7 +355,7 @@ def test_level_1_tries_again(world, fields):
     with quiet() as engine:
         row = run(engine, failing(world, decision(recovery_strategy="wait a little", **fields)))
         assert statuses(engine, row) == {"A": "completed", "B": "completed"}
-        assert "For this try: wait a little" in prompts(engine, row.uuid, "action")[1]
+        assert "For this attempt: wait a little" in prompts(engine, row.uuid, "action")[1]
         assert "For this try" not in prompts(engine, row.uuid, "action")[2]
         (kept,) = of_kind(engine, row, ReplanDecision)
         assert (kept.executed, kept.override_reason, kept.phase) == (True, "", "execution")
@@ -405,7 +405,7 @@ def test_levels_2_to_5_change_more_and_more(*, world, level, kind, new, ended, g
     """The rest, the actions, the subtasks, the goal: each level changes what it may, and the change is recorded."""
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_level=level), revision=[new]))
-        past = execution(engine.store, row)
+        past = read_run(engine.store, row)
         assert statuses(engine, row) == ended
         assert (past.plan.goal, len(past.plan.subtasks)) == (goal, parts)
         assert progress(engine, row.uuid).replans == {kind: 1, "total": 1}
@@ -419,7 +419,7 @@ def test_other_types_do_what_they_say(world, kind):
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_type=kind), revision=[new]))
         assert statuses(engine, row) == {"A": "failed", "C": "completed"}
-        assert execution(engine.store, row).plan.goal == ("Another" if kind == "full_replan" else "Mend the shop")
+        assert read_run(engine.store, row).plan.goal == ("Another" if kind == "full_replan" else "Mend the shop")
         assert progress(engine, row.uuid).replans[kind] == 1
 
 
@@ -463,7 +463,7 @@ def test_a_person_answers(world):
     with quiet() as engine:
         made = decision(0.9, replan_type="clarification_request", clarification_questions=["Which port?"])
         row = run(engine, failing(world, made), ask_user=lambda _: "8080")
-        assert "Answer of a person: 8080" in prompts(engine, row.uuid, "action")[1]
+        assert "Answer of the user: 8080" in prompts(engine, row.uuid, "action")[1]
         (question,) = progress(engine, row.uuid).questions
         assert (question.questions, question.answer) == (("Which port?",), "8080")
 
@@ -474,7 +474,7 @@ def test_nobody_answers(world, ask_user):
     with quiet() as engine:
         made = decision(0.4, replan_level=2, assumptions_to_make=["it is 8080"])
         row = run(engine, failing(world, made, revision=[revision(action("C"))]), ask_user=ask_user)
-        assert "Nobody answered; assume: it is 8080" in prompts(engine, row.uuid, "revision")[0]
+        assert "The user did not answer; assume: it is 8080" in prompts(engine, row.uuid, "revision")[0]
         (question,) = progress(engine, row.uuid).questions
         assert (question.questions, question.answer, question.assumptions) == (("it failed",), None, ("it is 8080",))
         assert statuses(engine, row) == {"A": "failed", "C": "completed"}
@@ -678,11 +678,11 @@ def test_what_stood_in_a_file_before_is_not_ours(world):
     call = Call(id="c", name="edit_file", arguments=json.dumps({"path": "a.py", "old": "y = 1", "new": "y = 2"}))
     asked = Message(seq=1, role="assistant", content="", tool_calls=[call], timestamp="", tokens=0)
     said = Message(seq=2, role="tool", tool_call_id="c", content="ok", timestamp="", tokens=0)
-    files = written([asked, said], load=lambda _: b"")
+    files = collect_written_lines([asked, said], load=lambda _: b"")
     assert files == {"a.py": {"y = 1", "y = 2"}}
-    assert placeholders(world.root, files) == []
+    assert find_placeholders(world.root, files) == []
     (world.root / "a.py").write_text("y = 2  # TODO: new\n", "utf-8")
-    assert placeholders(world.root, files | {"a.py": {"y = 2  # TODO: new"}}) == ["a.py:1: y = 2  # TODO: new"]
+    assert find_placeholders(world.root, files | {"a.py": {"y = 2  # TODO: new"}}) == ["a.py:1: y = 2  # TODO: new"]
 
 
 def test_verification_can_be_off(world):
@@ -722,7 +722,7 @@ def test_a_stopped_plan_goes_on(engine, world):
     row = run(engine, brain)
     assert progress(engine, row.uuid).applicability == "continue"
     (told,) = prompts(engine, row.uuid, "plan")
-    assert "Go on with its plan" in told
+    assert "Continue its plan" in told
     assert "1. [completed] (1) read_file: read it all" in told
     assert "2. [pending] (2) read_file: mend the price" in told
     done = [line for text in prompts(engine, row.uuid, "action") for line in text.splitlines() if "Purpose" in line]
@@ -792,23 +792,23 @@ def test_what_was_learned_is_told(engine, world):
     again = plan(action("mend the price", "p"), action("paint", "t", "write_file"), subtasks=parts)
     row = run(engine, Brain(world, plan=[again], acts={"mend the price": [[FAILED]]}), "Mend the shop once more.")
     (told,) = prompts(engine, row.uuid, "plan")
-    assert "- worked: run the tests (run_tests)" in told
-    assert "- failed: mend the price: no lock file → make clean" in told
-    assert "- depends on: the price ← the tests" in told
-    assert "- was harder than thought: the price (high)" in told
+    assert "- Worked: run the tests (run_tests)" in told
+    assert "- Failed: mend the price (read_file): no lock file (worked later) → what helped: make clean" in told
+    assert "- Depends on: the price ← the tests" in told
+    assert "- Harder than estimated: the price (medium → high)" in told
     first, second = prompts(engine, row.uuid, "action")
     paint, mend = sorted((first, second), key=len)
-    assert "- failed: mend the price: no lock file → make clean" in mend
+    assert "- Failed: mend the price (read_file): no lock file (worked later) → what helped: make clean" in mend
     assert "- Tool: read_file: 0 worked, 1 failed" in mend
     assert "Earlier runs" not in paint
     reflection = prompts(engine, row.uuid, "reflection")[0]
-    assert "- plan revised because: clean first" in reflection
-    assert "- problem: the cache is stale — no lock file" in reflection
-    assert "- what helped: mend the price → make clean" in reflection
+    assert "- Plan revised: clean first" in reflection
+    assert "- Problem: the cache is stale (cause: no lock file)" in reflection
+    assert "- Failed: mend the price (read_file): no lock file (worked later) → what helped: make clean" in reflection
     verification = prompts(engine, row.uuid, "verification")[0]
-    assert "- placeholder found: price.py:7" in verification
-    assert "- criterion not met: the tests pass" in verification
-    assert "- additional work: fill in price.py" in verification
+    assert "- Placeholder found: price.py:7" in verification
+    assert "- Criterion not met: the tests pass" in verification
+    assert "- Additional work: fill in price.py" in verification
 
 
 def test_what_was_learned_is_merged(engine, world):
@@ -846,7 +846,7 @@ def test_names_of_people_are_not_told(engine, world):
     TaskHandler(engine, brain, world, planning=True).handle(Work(key=KEY, request="Mend.", user="marianne_k"))
     row = run(engine, Brain(world, plan=[plan(action("A"))]))
     (told,) = prompts(engine, row.uuid, "plan")
-    assert "- worked: ask [name] about it" in told
+    assert "- Worked: ask [name] about it" in told
 
 
 def test_a_run_that_ends_meanwhile_changes_nothing(engine, world):
@@ -883,7 +883,7 @@ def test_japanese(engine, world):
     row = run(engine, brain, "店の価格計算を直してください。")
     assert row.status == "completed"
     said = prompts(engine, row.uuid)
-    told = ["アクション 1 / 1", "目標: 店を直す", "もう一度答えて", "先へ進む前に", "回答がないため"]
+    told = ["アクション 1 / 1", "目標: 店を直す", "もう一度答えて", "先へ進む前に", "ユーザーの回答がないため"]
     for text in (*told, "検証で見つかった問題を解決する: 看板がない"):
         assert any(text in one for one in said), text
     assert not [one for one in said if "Purpose" in one or "Answer with" in one]

@@ -1,4 +1,4 @@
-"""What one run plans, does and learns is what the next run of the same task reads."""
+"""A run that was recorded is read back, gives lessons to later runs, and has a digest for the next one."""
 
 import logging
 import shutil
@@ -6,9 +6,10 @@ import shutil
 import msgspec
 import pytest
 
-from orihon.planning.history import execution, learnings, outline, past_executions, relevant, sections
-from orihon.planning.history.runs import KEPT, MAX_TEXT
-from orihon.planning.history.steps import meant
+from orihon.planning.digest import make_digest
+from orihon.planning.history import MAX_CHARS, MAX_VALUES, Run, learn, past_executions, read_run
+from orihon.planning.parser import parse_reply
+from orihon.planning.plan_state import locate_step
 from orihon.planning.schema import (
     Action,
     ActionPlan,
@@ -23,15 +24,15 @@ from orihon.planning.schema import (
     Revision,
     Subtask,
     Verification,
-    entry,
-    parse,
+    make_entry,
 )
 from orihon.records import PlanEntry, ToolCall
 from orihon.stores import open_store
+from orihon.stores.memory import MemoryStore
 from orihon.task_key import TaskKey
 from orihon.testing.samples import TOKEN, a_message, a_task
 
-NAMES = [
+PLAN_TITLE, EXECUTION, VERIFICATION, RECOMMENDATIONS = NAMES = [
     "Previous Plan Summary",
     "Execution History",
     "Verification History",
@@ -87,40 +88,66 @@ ROUNDS = (
 STORY = (PLAN, FAILURE, REVISION, SUCCESS, *ROUNDS)
 
 
-SHORT = """\
-Run ID (completed, 2026-01-01)
-- Goal: Fix the total
-- Subtasks:
-  - [completed] Read the code
-  - [completed] Mend the sum
-  - [pending] Write the page
-- Completion Status: 2 of 3 subtasks completed; pending 1
-
-Run ID (completed, 2026-01-01)
-- Successful Actions: 2; Failed Actions: 0
-- Key Failures:
-  - Change the loop: the patch did not apply (worked later) → what helped: patch with more context
-
-Run ID (completed, 2026-01-01)
-- Verification Rounds: 2 (not passed)
-- Issues Found:
-  - the page is missing
-  - the sum is off
-- Issues Resolved:
-  - the sum is off
-
-- Finish what was left open: Write the page
-- Finish what was left open: nothing is left
-- Resolve this issue: the page is missing
-- When this fails: Change the loop; try: patch with more context
-- Use again what worked: Read cart.py (tool: read)
-- Use again what worked: Change the loop (tool: edit)"""
+REPLAN = ReplanDecision(
+    replan_needed=True,
+    executed=True,
+    reasoning="hunks do not apply",
+    recovery_strategy="patch in two steps",
+    affected_actions=("Change the loop",),
+)
+DIGEST = """\
+# Previous Plan Summary
+Goal: Fix the total
+Subtasks:
+  [completed] Read the code
+  [completed] Mend the sum
+  [pending] Write the page
+Completion Status: 2 of 3 subtasks completed; pending 1
+Success criterion: the tests pass
+Success criterion: nothing is left
+Harder than estimated: Mend the sum (low → medium)
+Depends on: Mend the sum ← Read the code
+Depends on: Write the page ← Mend the sum
+# Execution History
+Successful Actions: 2; Failed Actions: 0
+Worked: Read cart.py (read)
+Worked: Change the loop (edit)
+Key Failures:
+  Change the loop (edit): the patch did not apply (worked later) → what helped: patch with more context
+Plan revised: the patch failed
+Replanned: hunks do not apply → patch in two steps
+Problem: stale line numbers (cause: the patch did not apply)
+# Verification History
+Verification Rounds: 2 (not passed)
+Issues Found:
+  the page is missing
+  the sum is off
+Issues Resolved:
+  the sum is off
+Criterion met: the tests pass
+Criterion not met: nothing is left
+Placeholder found: cart.py:3 TODO
+Additional work: Write the page
+# Recommendations for Current Processing
+Finish what was left open: Write the page
+Finish what was left open: nothing is left
+Resolve this issue: the page is missing
+If this fails again: Change the loop → patch with more context
+Use again what worked: Read cart.py (read)
+Use again what worked: Change the loop (edit)"""
 
 
 @pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
 def store(request, tmp_path, url_at):
     """A store of each kind."""
     with open_store(url_at(request.param, tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def memory():
+    """The store of tests that are not about stores."""
+    with MemoryStore() as opened:
         yield opened
 
 
@@ -131,7 +158,7 @@ def a_run(store, *values, key=None, day=1, status="completed", calls=(), user="a
     with store.lease(about.uuid, create=about) as lease:
         lease.append(a_message("please"))
         for value in values:
-            lease.append(value if isinstance(value, PlanEntry) else entry(about.uuid, value))
+            lease.append(value if isinstance(value, PlanEntry) else make_entry(value))
         for tool, error in calls:
             status_of_it = "error" if error else "success"
             lease.append(
@@ -142,6 +169,19 @@ def a_run(store, *values, key=None, day=1, status="completed", calls=(), user="a
 
 
 KEY = a_task(27).task_key
+
+
+def of_topic(runs, topic):
+    """The lessons of some runs that are about a topic."""
+    return [lesson for lesson in learn(runs) if lesson.topic == topic]
+
+
+def digest(run, language="en"):
+    """The lines of a run's digest by title."""
+    lines = {}
+    for section in make_digest(run, language):
+        lines.setdefault(section.title, []).extend(section.lines)
+    return lines
 
 
 # what went wrong in the system that the seeds come from
@@ -155,39 +195,36 @@ def test_what_one_run_writes_the_next_one_reads(store):
     )
     a_run(
         store,
-        parse(answer, "plan"),
-        parse('{"reflection": {"action_evaluated": "1", "status": "success"}}', "reflection"),
+        parse_reply(answer, Plan),
+        parse_reply('{"reflection": {"action_evaluated": "1", "status": "success"}}', Reflection),
     )
     [run] = past_executions(store, KEY)
     assert run.plan.goal == "Fix the total"
     assert [(part.id, part.description, part.status) for part in run.plan.subtasks] == [
         ("1", "Mend the sum", "completed")
     ]
-    texts = dict(sections(run, detail=False))
-    assert "Fix the total" in texts[NAMES[0]]
-    assert "[completed] Mend the sum" in texts[NAMES[0]]
+    lines = digest(run)[PLAN_TITLE]
+    assert "Goal: Fix the total" in lines
+    assert "  [completed] Mend the sum" in lines
 
 
-def test_a_successful_reflection_is_a_success(store):
+def test_a_successful_reflection_is_a_success(memory):
     """It is counted as one, with its text, also when it is about no step of the plan."""
-    a_run(store, PLAN, Reflection(action_evaluated="Asked the owner", status="success"))
-    [run] = past_executions(store, KEY)
-    assert outline(run)["successful_actions"] == 2
-    assert outline(run)["failed_actions"] == 0
-    assert "Asked the owner" in [item.what for item in learnings([run]).worked]
-    assert learnings([run]).failed == ()
+    a_run(memory, PLAN, Reflection(action_evaluated="Asked the owner", status="success"))
+    [run] = past_executions(memory, KEY)
+    assert "Successful Actions: 2; Failed Actions: 0" in digest(run)[EXECUTION]
+    assert "Asked the owner" in [item.what for item in of_topic([run], "worked")]
+    assert of_topic([run], "failure") == []
 
 
 def test_three_plans_are_three_runs(store):
-    """However many entries a run has; newest completed first, and the one that asks is left out."""
-    uuids = [a_run(store, PLAN, *[SUCCESS] * 20, day=day) for day in (3, 1, 4, 2, 5)]
-    found = past_executions(store, KEY, exclude=uuids[4])
+    """A run counts once, however many entries it has; the run that was completed last comes first."""
+    uuids = [a_run(store, PLAN, *[SUCCESS] * 20, day=day) for day in (3, 1, 4, 2)]
+    found = past_executions(store, KEY)
     assert [run.uuid for run in found] == [uuids[2], uuids[0], uuids[3]]
     assert all(run.plan.goal == "Fix the total" and run.entries == 21 for run in found)
     assert len(past_executions(store, KEY, limit=1)) == 1
     assert past_executions(store, KEY, limit=0) == []
-    late = past_executions(store, KEY, completed_from="2026-01-04T00:00:00.000000Z")
-    assert [run.uuid for run in late] == [uuids[4], uuids[2]]
 
 
 def test_other_repositories_are_never_mixed_in(store):
@@ -206,15 +243,13 @@ def test_other_repositories_are_never_mixed_in(store):
 
 
 def test_only_ended_runs_with_a_plan(store):
-    """Failed, paused and running ones are not taken, nor those that never planned; other users' are, unless told."""
+    """Failed, paused and running runs are left out, and runs without a plan; runs of other users count."""
     stopped = a_run(store, PLAN, status="stopped", day=2, user="bob")
     for status in ("failed", "paused", "running"):
         a_run(store, PLAN, status=status)
     a_run(store, day=3)
     a_run(store, PlanEntry(id=0, type="plan", task_uuid="u", data={"nothing": "known"}, timestamp=""), day=4)
     assert [run.uuid for run in past_executions(store, KEY)] == [stopped]
-    assert past_executions(store, KEY, user="alice") == []
-    assert len(past_executions(store, KEY, statuses=("failed",))) == 1
 
 
 # how a run is read
@@ -223,7 +258,7 @@ def test_only_ended_runs_with_a_plan(store):
 def test_the_plan_as_it_ended(store):
     """Revised, with what was done kept, and each step with the outcome that was recorded last."""
     uuid = a_run(store, *STORY, calls=[("edit", "hunk 1 failed"), ("edit", ""), ("read", "")])
-    run = execution(store, store.row(uuid))
+    run = read_run(store, store.row(uuid))
     assert run.plan.goal == "Fix the total"
     assert [(action.purpose, action.status) for action in run.plan.actions] == [
         ("Read cart.py", "completed"),
@@ -232,18 +267,18 @@ def test_the_plan_as_it_ended(store):
     ]
     assert [part.status for part in run.plan.subtasks] == ["completed", "completed", "pending"]
     assert (run.revisions[0].reason, run.revisions[0].updated_plan) == ("the patch failed", None)
-    assert (run.reflections, run.verifications) == ((FAILURE, SUCCESS), ROUNDS)
+    assert (run.reflections, run.verifications) == ([FAILURE, SUCCESS], list(ROUNDS))
     assert run.entries == 6
     edit, read = run.tools
     assert (edit.tool, edit.successes, edit.failures, edit.last_error) == ("edit", 1, 1, "hunk 1 failed")
     assert (read.tool, read.successes, read.failures) == ("read", 1, 0)
 
 
-def test_a_completed_run_is_no_proof(store):
+def test_a_completed_run_is_no_proof(memory):
     """What nobody recorded as done is not told as done."""
-    a_run(store, msgspec.structs.replace(PLAN, action_plan=ActionPlan()))
-    text = dict(sections(past_executions(store, KEY)))[NAMES[0]]
-    assert "Completion Status: 0 of 3 subtasks completed; pending 3" in text
+    a_run(memory, msgspec.structs.replace(PLAN, action_plan=ActionPlan()))
+    [run] = past_executions(memory, KEY)
+    assert "Completion Status: 0 of 3 subtasks completed; pending 3" in digest(run)[PLAN_TITLE]
 
 
 @pytest.mark.parametrize(
@@ -262,26 +297,26 @@ def test_a_completed_run_is_no_proof(store):
         ("the loop", "", (None, None)),
     ],
 )
-def test_which_step_is_meant(text, tool, found):
+def test_which_step_is_locate_step(text, tool, found):
     """A text names a step, or it is left alone."""
-    assert meant(PLAN, text, tool) == found
+    assert locate_step(PLAN, text, tool) == found
 
 
 def test_a_number_alone_is_no_name():
     """`2 files` is not about subtask 2; `1.2:` is not about subtask 1."""
     subtasks = tuple(Subtask(id=name) for name in ("1", "2", "1.2"))
     plan = Plan(task_decomposition=Decomposition(subtasks=subtasks))
-    assert meant(plan, "2 files were changed") == (None, None)
-    assert meant(plan, "1.2: done") == (None, 2)
-    assert meant(plan, "2") == (None, 1)
+    assert locate_step(plan, "2 files were changed") == (None, None)
+    assert locate_step(plan, "1.2: done") == (None, 2)
+    assert locate_step(plan, "2") == (None, 1)
 
 
 def test_the_whole_text_comes_before_a_part_of_it():
     """Of two purposes that fit, the one that is the text is meant; of two that are only held by it, neither."""
     actions = (Action(tool="read", purpose="Read cart.py"), Action(tool="read", purpose="Read cart.py again"))
     plan = Plan(action_plan=ActionPlan(actions=actions))
-    assert meant(plan, "read cart.py again") == (1, None)
-    assert meant(plan, "read cart.py again, twice") == (None, None)
+    assert locate_step(plan, "read cart.py again") == (1, None)
+    assert locate_step(plan, "read cart.py again, twice") == (None, None)
 
 
 def test_long_runs_stay_small(store):
@@ -294,10 +329,10 @@ def test_long_runs_stay_small(store):
     [run] = past_executions(store, KEY)
     assert run.entries == 201
     assert [item.action_evaluated for item in run.reflections] == [
-        f"step {number}" for number in range(200 - KEPT, 200)
+        f"step {number}" for number in range(200 - MAX_VALUES, 200)
     ]
-    assert all(len(item.evaluation) == MAX_TEXT for item in run.reflections)
-    assert len(msgspec.json.encode(outline(run))) < 4000
+    assert all(len(item.evaluation) == MAX_CHARS for item in run.reflections)
+    assert len(msgspec.json.encode(make_digest(run, "en"))) < 8000
 
 
 def test_broken_runs_are_skipped(tmp_path, caplog):
@@ -336,159 +371,166 @@ def test_hostile_entries(store):
     a_run(store, *entries, *others)
     [run] = past_executions(store, KEY)
     assert len(run.plan.subtasks) == 1000
-    everything = sections(run) + sections(run, detail=False) + sections(outline(run))
-    text = "\n".join(text for _, text in everything)
+    lines = [line for lines in digest(run).values() for line in lines]
+    text = "\n".join(lines)
     assert "\0" not in text
     assert TOKEN not in text
-    assert "\n## Recommendations" not in text
-    assert len(text) < 30_000
+    assert not [line for line in lines if "\n" in line or line.startswith("#")]
+    assert len(text) < 10_000
 
 
 # what the next run learns
 
 
 @pytest.fixture
-def learned(store):
+def learned(memory):
     """What two runs teach."""
     older = msgspec.structs.replace(FAILURE, root_cause="an old cause", action_evaluated="Use the network")
-    a_run(store, PLAN, older, day=1, calls=[("edit", "an old error"), ("fetch", "no network")])
-    replan = ReplanDecision(
-        replan_needed=True, executed=True, recovery_strategy="patch in two steps", affected_actions=("Change the loop",)
-    )
-    a_run(store, *STORY, replan, day=2, calls=[("edit", ""), ("edit", "hunk 1 failed"), ("read", "")])
-    return learnings(past_executions(store, KEY))
+    a_run(memory, PLAN, older, day=1, calls=[("edit", "an old error"), ("fetch", "no network")])
+    a_run(memory, *STORY, REPLAN, day=2, calls=[("edit", ""), ("edit", "hunk 1 failed"), ("read", "")])
+    return past_executions(memory, KEY)
 
 
 def test_success_and_failure_patterns(learned):
-    """What worked is to be preferred, what failed to be avoided, with the remedy that helped."""
-    assert [(item.what, item.tool) for item in learned.worked] == [
+    """Steps that worked can be preferred and steps that failed avoided, with the remedy that helped."""
+    assert [(item.what, item.tool) for item in of_topic(learned, "worked")] == [
         ("Read cart.py", "read"),
         ("Change the loop", "edit"),
     ]
-    loop, network = learned.failed
-    assert (loop.what, loop.why, loop.recovered) == ("Change the loop", "the patch did not apply", True)
-    assert (loop.remedy, loop.helped) == ("patch with more context", True)
-    assert (network.what, network.why, network.recovered) == ("Use the network", "an old cause", False)
+    loop, network = of_topic(learned, "failure")
+    assert (loop.what, loop.why, loop.ok) == ("Change the loop", "the patch did not apply", True)
+    assert loop.remedy == "patch with more context"
+    assert (network.what, network.why, network.ok) == ("Use the network", "an old cause", False)
 
 
 def test_dependencies_and_complexity(learned):
-    """Dependencies are told by description; what made trouble is thought to be harder."""
-    assert learned.dependencies == {"Mend the sum": ("Read the code",), "Write the page": ("Mend the sum",)}
-    adjusted = {name: (item.estimated, item.adjusted) for name, item in learned.complexity.items()}
-    assert adjusted == {
+    """Dependencies are given by description, and a subtask that caused trouble counts as harder."""
+    assert {item.what: item.names for item in of_topic(learned, "dependency")} == {
+        "Mend the sum": ("Read the code",),
+        "Write the page": ("Mend the sum",),
+    }
+    assert {item.what: item.names for item in of_topic(learned, "effort")} == {
         "Read the code": ("medium", "medium"),
         "Mend the sum": ("low", "medium"),
-        "Write the page": ("medium", "medium"),
     }
-    assert learned.complexity["Mend the sum"].troubles == 2
 
 
-def test_tools_and_their_errors(learned):
-    """The uses of all runs add up; the newest error counts; an action can look up what concerns it."""
-    uses = {use.tool: (use.successes, use.failures, use.last_error) for use in learned.tools}
-    assert uses == {"edit": (1, 2, "hunk 1 failed"), "fetch": (0, 1, "no network"), "read": (1, 0, "")}
-    about = relevant(learned, Action(tool="edit", purpose="Change the page"))
-    assert [item.what for item in about.worked] == ["Change the loop"]
-    assert [use.tool for use in about.tools] == ["edit"]
-    assert about.failed[0].remedy == "patch with more context"
-    assert relevant(learned, Action(purpose="use the  NETWORK")).failed[0].why == "an old cause"
-    assert relevant(learned, Action()) == type(learned)()
+def test_lessons_about_an_action(learned):
+    """A lesson concerns an action with the same tool or the same purpose."""
+    edit = Action(tool="edit", purpose="Change the page")
+    assert [item.what for item in of_topic(learned, "worked") if item.concerns(edit)] == ["Change the loop"]
+    again = Action(purpose="use the  NETWORK")
+    assert [item.why for item in of_topic(learned, "failure") if item.concerns(again)] == ["an old cause"]
+    assert not [item for item in learn(learned) if item.concerns(Action())]
 
 
-def test_reflections_and_revisions(learned):
-    """Why plans were changed, and which problems had which cause."""
-    assert learned.revision_reasons == ("the patch failed",)
-    assert [(item.issue, item.root_cause) for item in learned.problems] == [
+def test_reflections_revisions_and_replans(learned):
+    """The reasons of changed plans, problems with their causes, and decisions to replan."""
+    assert [item.what for item in of_topic(learned, "revision")] == ["the patch failed"]
+    assert [(item.what, item.why) for item in of_topic(learned, "problem")] == [
         ("stale line numbers", "the patch did not apply")
     ]
+    [replan] = of_topic(learned, "replan")
+    assert (replan.what, replan.remedy) == ("hunks do not apply", "patch in two steps")
 
 
 def test_verifications_add_up(learned):
-    """Placeholders, criteria, additional work, and every round."""
-    assert learned.placeholders == ("cart.py:3 TODO",)
-    assert [(item.criterion, item.met) for item in learned.criteria] == [
+    """Placeholders, criteria and additional work of every round."""
+    assert [item.what for item in of_topic(learned, "placeholder")] == ["cart.py:3 TODO"]
+    assert [(item.what, item.ok) for item in of_topic(learned, "criterion")] == [
         ("the tests pass", True),
         ("nothing is left", False),
     ]
-    assert learned.additional_work == ("Write the page",)
-    assert [item.round for item in learned.verifications] == [1, 2]
+    assert [item.what for item in of_topic(learned, "work")] == ["Write the page"]
+    assert [item.round for run in learned for item in run.verifications] == [1, 2]
 
 
-def test_a_verification_that_passed_meets_the_criteria(store):
-    """And without a verification nothing is known."""
-    a_run(store, PLAN, Verification(verification_passed=True), day=1)
-    a_run(store, PLAN, day=2)
-    newest, older = past_executions(store, KEY)
-    assert [item.met for item in learnings([older]).criteria] == [True, True]
-    assert [item.met for item in learnings([newest]).criteria] == [None, None]
+def test_a_verification_that_passed_meets_the_criteria(memory):
+    """Without a verification nothing is known about the criteria."""
+    a_run(memory, PLAN, Verification(verification_passed=True), day=1)
+    a_run(memory, PLAN, day=2)
+    newest, older = past_executions(memory, KEY)
+    assert [item.ok for item in of_topic([older], "criterion")] == [True, True]
+    assert of_topic([newest], "criterion") == []
 
 
-def test_a_fallback_is_only_a_suggestion(store):
-    """Nobody recorded that it was used."""
-    a_run(store, PLAN, FAILURE)
-    [run] = past_executions(store, KEY)
-    [failure] = learnings([run]).failed
-    assert (failure.remedy, failure.helped) == ("write the file anew", False)
-    assert [part.status for part in run.plan.subtasks] == ["completed", "failed", "pending"]
+def test_a_fallback_is_only_a_suggestion(memory):
+    """It is suggested for a step that failed. It did not help a step that worked later."""
+    a_run(memory, PLAN, FAILURE)
+    a_run(memory, PLAN, FAILURE, msgspec.structs.replace(SUCCESS, remedy=""), day=2)
+    recovered, failed = past_executions(memory, KEY)
+    assert [(item.remedy, item.ok) for item in of_topic([failed], "failure")] == [("write the file anew", False)]
+    assert [(item.remedy, item.ok) for item in of_topic([recovered], "failure")] == [("", True)]
+    assert [part.status for part in failed.plan.subtasks] == ["completed", "failed", "pending"]
 
 
-# what the next run is told
+def test_the_newest_run_has_the_last_word(memory):
+    """Two lessons about the same thing are one, and the newer run decides."""
+    network = msgspec.structs.replace(FAILURE, action_evaluated="Use the network")
+    a_run(memory, PLAN, msgspec.structs.replace(network, root_cause="an old cause"), ROUNDS[1], day=1)
+    a_run(memory, PLAN, network, Verification(criteria=(Criterion(criterion="nothing is left", met=True),)), day=2)
+    runs = past_executions(memory, KEY)
+    assert [item.why for item in of_topic(runs, "failure")] == ["the patch did not apply"]
+    assert [(item.what, item.ok) for item in of_topic(runs, "criterion")] == [
+        ("nothing is left", True),
+        ("the tests pass", True),
+    ]
 
 
-def test_the_outline_form(store):
-    """The four sections of the seed; a stub of the outline gives the same text."""
-    uuid = a_run(store, *STORY, calls=[("edit", "")])
-    [run] = past_executions(store, KEY)
-    short = sections(run, detail=False)
-    assert [name for name, _ in short] == NAMES
-    assert "\n\n".join(text for _, text in short).replace(uuid[:8], "ID") == SHORT
-    stub = msgspec.json.decode(msgspec.json.encode(outline(run)))
-    assert stub == outline(run)
-    assert sections(stub) == sections([stub], detail=True) == short
-    assert "- 目標: Fix the total" in dict(sections(stub, language="ja"))[NAMES[0]]
+# the digest of a run
 
 
-def test_details_and_switches(store):
-    """Each setting takes its part away, and the long form holds all of the short one's sections."""
-    a_run(store, *STORY, calls=[("edit", "hunk 1 failed")])
-    [run] = past_executions(store, KEY)
-    whole = dict(sections(run))
-    assert list(whole) == NAMES
-    assert "low → medium; after: Read the code" in whole[NAMES[0]]
-    assert "Success criterion (not met): nothing is left" in whole[NAMES[0]]
-    assert "edit: 0 worked, 1 failed: hunk 1 failed" in whole[NAMES[1]]
-    assert "Problem: stale line numbers (cause: the patch did not apply)" in whole[NAMES[1]]
-    assert "Placeholder found: cart.py:3 TODO" in whole[NAMES[2]]
-    assert NAMES[0] not in dict(sections(run, plans=False))
-    assert NAMES[2] not in dict(sections(run, verifications=False))
-    assert "the page is missing" not in str(sections(run, verifications=False))
-    assert "patch" not in str(sections(run, reflections=False, patterns=False))
-    assert "Use again" not in str(sections(run, patterns=False))
-    nothing = sections(run, plans=False, verifications=False, reflections=False, patterns=False)
-    assert [name for name, _ in nothing] == [NAMES[1]]
-    assert sections([]) == []
+def test_the_digest(memory):
+    """The four titles of the specification, each with what the next run needs."""
+    a_run(memory, *STORY, REPLAN)
+    [run] = past_executions(memory, KEY)
+    lines = [f"# {title}\n" + "\n".join(texts) for title, texts in digest(run).items()]
+    assert "\n".join(lines) == DIGEST
 
 
-def test_the_newest_run_has_the_last_word(store):
-    """What an older run left open or failed at, and a newer one did, is no advice any more."""
-    done = msgspec.structs.replace(
-        PLAN,
-        task_decomposition=Decomposition(
-            subtasks=(Subtask(id="task_3", description="Write the page", status="completed"),)
-        ),
-    )
-    a_run(store, PLAN, msgspec.structs.replace(FAILURE, remedy="", action_evaluated="Ask the model"), day=1)
-    a_run(store, done, Reflection(action_evaluated="Ask the model", status="success"), day=2)
-    runs = past_executions(store, KEY)
-    advice = dict(sections(runs))[NAMES[3]]
-    assert "left open" not in advice
-    assert "Avoid" not in advice
-    assert "Use again what worked: Ask the model" in advice
-    assert dict(sections(runs))[NAMES[0]].count("Goal: Fix the total") == 2
+def test_the_outline_of_a_digest(memory):
+    """Without details and history, the plan, the verification and the recommendations are left."""
+    a_run(memory, *STORY)
+    [run] = past_executions(memory, KEY)
+    outline = [section for section in make_digest(run, "en") if section.priority == 1]
+    assert list(dict.fromkeys(section.title for section in outline)) == [PLAN_TITLE, VERIFICATION, RECOMMENDATIONS]
 
 
-def test_a_stub_may_hold_anything():
-    """Outlines are read from files that others may have touched."""
-    assert sections({}) == []
-    assert sections({"goal": 7, "subtasks": "x", "recommendations": [{"kind": "obey", "about": "y"}]})
-    assert sections({"subtask_counts": {"completed": "many"}, "verification_rounds": [1], "key_failures": 5}) == []
+def test_a_digest_in_japanese(memory):
+    """The titles are those of the specification in every language; everything else is in the task's language."""
+    a_run(memory, *STORY)
+    [run] = past_executions(memory, KEY)
+    assert list(digest(run, language="ja")) == NAMES
+    text = str(digest(run, language="ja"))
+    for words in (
+        "目標: Fix the total",
+        "[未着手] Write the page",
+        "サブタスク 3 件中 2 件完了",
+        "検証ラウンド: 2 (不合格)",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "gone"),
+    [
+        ("plan", "Mend the sum"),
+        ("verification", "the page is missing"),
+        ("verification", "nothing is left"),
+        ("reflection", "the patch"),
+        ("pattern", "Read cart.py"),
+    ],
+)
+def test_a_kind_holds_all_of_its_matter(memory, kind, gone):
+    """A setting that switches a kind off leaves no trace of it in the other sections."""
+    plan = msgspec.structs.replace(PLAN, goal_understanding=Goal(main_objective="Fix the total"))
+    a_run(memory, plan, *STORY[1:])
+    [run] = past_executions(memory, KEY)
+    sections = make_digest(run, "en")
+    assert gone in str([section.lines for section in sections if section.kind == kind])
+    assert gone not in str([section.lines for section in sections if section.kind != kind])
+
+
+def test_nothing_recorded_is_an_empty_digest():
+    """A run without entries has no sections."""
+    assert make_digest(Run(), "en") == []

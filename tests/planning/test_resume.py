@@ -11,6 +11,7 @@ import pytest
 import orihon
 from orihon.agent.handler import Work
 from orihon.errors import StoreError
+from orihon.planning.history import read_run
 from orihon.planning.schema import Plan, Reflection, ReplanDecision, Revision, Verification
 from orihon.stores import base
 from support.planned_runs import KEY, STORY, World, entries, outcome, progress, story_handler
@@ -144,6 +145,19 @@ def _differs_only_by_the_lost_answer(ended, expected, appends):
     for name in ("entries", "ran", "keys", "status"):
         assert ended[name] == expected[name], (appends, name)
     assert ended["progress"].replans == expected["progress"].replans
+
+
+@pytest.mark.parametrize("looks", [9, 23, 37])
+def test_a_run_that_another_process_stops_is_inherited_with_its_plan(tmp_path, looks):
+    """The digest is stored while the run goes on, so that any process can end it."""
+    sitting = Sitting(tmp_path)
+    assert sitting.play(looks=looks).status == "paused"
+    with orihon.open(sitting.url, settings=STORY) as engine:
+        plan = read_run(engine.store, engine.row("story")).plan
+        engine.resume("story").stop("no longer needed")
+        block = engine.inheritance(KEY).text
+    assert "- Goal: Mend the shop" in block
+    assert [part.status for part in plan.subtasks].count("completed") == block.count("- [completed]") > 0
 
 
 def test_counters_survive_a_pause(tmp_path):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orihon import codec
 from orihon.errors import ModelError
+from orihon.planning.parser import MAX_ITEMS, parse_reply, read_entry
 from orihon.planning.schema import (
-    MAX_ITEMS,
     Action,
     ActionPlan,
     Change,
@@ -25,13 +25,8 @@ from orihon.planning.schema import (
     Revision,
     Subtask,
     Verification,
-    data_of,
-    entry,
     json_schema,
-    kind_of,
-    parse,
-    progress,
-    value_of,
+    make_entry,
 )
 from orihon.records import PlanEntry
 
@@ -118,35 +113,37 @@ def any_number(kind: Any) -> st.SearchStrategy[Any]:
 @given(st.one_of(*map(any_of, KINDS.values())))
 def test_one_shape_all_the_way(value):
     """Value, data, a stored line and the value again are the same; so is a model's answer in this shape."""
-    unstamped = entry("550e8400", value)
+    unstamped = make_entry(value, "550e8400")
     assert (unstamped.id, unstamped.timestamp, KINDS[unstamped.type]) == (0, "", type(value))
     stamped = msgspec.structs.replace(unstamped, id=1, timestamp="t")
     read = codec.decode_line(codec.encode_line(stamped), PlanEntry)
-    assert read.data == data_of(value)
-    assert value_of(read) == value
+    assert read.data == unstamped.data
+    assert read_entry(read) == value
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(KINDS)), st.dictionaries(st.sampled_from(["reflection", *PLAN, "status"]) | texts, values))
 def test_garbage_never_raises(kind, data):
     """Whatever an entry holds, it is a value or None."""
-    assert isinstance(value_of(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")), KINDS[kind] | None)
+    assert isinstance(
+        read_entry(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")), KINDS[kind] | None
+    )
 
 
 def test_the_names_are_those_of_the_prompts():
     """A plan as the model writes it is read, stored under the same names, and read back by the next run."""
-    plan = parse(msgspec.json.encode(PLAN).decode(), "plan")
+    plan = parse_reply(msgspec.json.encode(PLAN).decode(), Plan)
     assert plan.goal == "Fix the total"
     assert plan.goal_understanding.success_criteria == ("the tests pass",)
     assert plan.subtasks == (
         Subtask(id="task_1", description="Mend the sum", estimated_complexity="low", required_tools=("edit",)),
     )
     assert plan.actions[0].parameters == {"path": "cart.py"}
-    data = data_of(plan)
+    data = make_entry(plan).data
     assert data["goal_understanding"] == PLAN["goal_understanding"]
     assert data["task_decomposition"]["subtasks"][0]["id"] == "task_1"
     assert PLAN["action_plan"]["actions"][0].items() <= data["action_plan"]["actions"][0].items()
-    assert value_of(entry("u", plan)) == plan
+    assert read_entry(make_entry(plan)) == plan
 
 
 @pytest.mark.parametrize(
@@ -162,14 +159,14 @@ def test_the_names_are_those_of_the_prompts():
 def test_answers_are_found(around):
     """Thoughts are dropped; the whole text, a fenced block, and the outermost braces are tried."""
     text = msgspec.json.encode(PLAN).decode()
-    assert parse(around.replace("{{", "{").replace("{}", text), "plan").goal == "Fix the total"
+    assert parse_reply(around.replace("{{", "{").replace("{}", text), Plan).goal == "Fix the total"
 
 
 def test_a_fence_inside_a_text_is_no_fence():
     """Code in a purpose does not end the answer."""
     action = {"tool": "edit", "purpose": "write ```py\nx\n``` there"}
     text = msgspec.json.encode({"main_objective": "g", "actions": [action]}).decode()
-    assert parse(f"```json\n{text}\n```", "plan").actions[0].purpose == action["purpose"]
+    assert parse_reply(f"```json\n{text}\n```", Plan).actions[0].purpose == action["purpose"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +188,7 @@ def test_a_fence_inside_a_text_is_no_fence():
 def test_what_is_missing_is_named(text, kind, sentence):
     """The error says what to ask the model for, and that asking again can help."""
     with pytest.raises(ModelError) as caught:
-        parse(text, kind)
+        parse_reply(text, KINDS[kind])
     assert sentence in caught.value.message
     assert caught.value.retryable
 
@@ -203,9 +200,9 @@ def test_one_answer_holds_a_reflection_and_a_revision():
         ' "plan_revision": {"reason": "r", "changes": [{"type": "add_action", "details": {"tool": "t"}}],'
         ' "updated_action_plan": {"actions": [{"task_id": 3, "tool": "t"}]}}}'
     )
-    reflection = parse(text, "reflection")
+    reflection = parse_reply(text, Reflection)
     assert reflection == Reflection(action_evaluated="a", status="success", plan_revision_needed=True)
-    revision = parse(text, "revision")
+    revision = parse_reply(text, Revision)
     assert revision.changes == (Change(type="add_action", details={"tool": "t"}),)
     assert revision.updated_plan == Plan(action_plan=ActionPlan(actions=(Action(task_id="3", tool="t"),)))
 
@@ -213,7 +210,7 @@ def test_one_answer_holds_a_reflection_and_a_revision():
 @pytest.mark.parametrize(
     ("kind", "data", "value"),
     [
-        ("plan", {"plan": PLAN}, parse(msgspec.json.encode(PLAN).decode(), "plan")),
+        ("plan", {"plan": PLAN}, parse_reply(msgspec.json.encode(PLAN).decode(), Plan)),
         ("plan", {"goal_summary": "g"}, Plan(goal_understanding=Goal(main_objective="g"))),
         (
             "plan",
@@ -243,7 +240,7 @@ def test_one_answer_holds_a_reflection_and_a_revision():
 )
 def test_older_and_flat_shapes(kind, data, value):
     """What other versions and careless models wrote is understood as far as it goes."""
-    assert value_of(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")) == value
+    assert read_entry(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")) == value
 
 
 def test_wrong_types_have_their_default():
@@ -258,7 +255,7 @@ def test_wrong_types_have_their_default():
         "additional_actions": [{"tool": ["x"], "parameters": "none", "status": "unheard", "purpose": "p"}],
         "comment": {"a": 1},
     }
-    value = value_of(PlanEntry(id=1, type="verification", task_uuid="u", data=data, timestamp=""))
+    value = read_entry(PlanEntry(id=1, type="verification", task_uuid="u", data=data, timestamp=""))
     assert (value.verification_passed, value.round, value.issues_found, value.comment) == (True, 2, ("one",), "")
     assert (value.placeholder_detected.count, value.placeholder_detected.locations) == (0, ("file: a.py; line: 7", "5"))
     assert value.criteria == (Criterion(criterion="c"),)
@@ -270,7 +267,7 @@ def test_wrong_types_have_their_default():
 def test_a_confidence_is_a_share(number):
     """Nothing else passes for certainty."""
     data = {"replan_decision": {"replan_needed": True, "confidence": number}}
-    assert value_of(PlanEntry(id=1, type="replan_decision", task_uuid="u", data=data, timestamp="")).confidence == 0
+    assert read_entry(PlanEntry(id=1, type="replan_decision", task_uuid="u", data=data, timestamp="")).confidence == 0
 
 
 def test_huge_and_deep():
@@ -279,9 +276,9 @@ def test_huge_and_deep():
     for _ in range(100_000):
         deep = {"a": deep}
     plan = Plan(action_plan=ActionPlan(actions=(Action(tool="t", parameters=deep),)))
-    assert codec.TOO_DEEP in str(data_of(plan))
+    assert codec.TOO_DEEP in str(make_entry(plan).data)
     data = {"issues_identified": ["x"] * 50_000, "status": "failure"}
-    read = value_of(PlanEntry(id=1, type="reflection", task_uuid="u", data=data, timestamp=""))
+    read = read_entry(PlanEntry(id=1, type="reflection", task_uuid="u", data=data, timestamp=""))
     assert len(read.issues_identified) == MAX_ITEMS
     while deep != "bottom":  # taken apart by hand: Python's own way of freeing it is deep too
         deep = deep["a"]
@@ -289,7 +286,7 @@ def test_huge_and_deep():
 
 def test_dirty_text_is_clean_data():
     """NUL and half characters never reach a prompt."""
-    data = data_of(Reflection(evaluation="a\0b\ud800c"))
+    data = make_entry(Reflection(evaluation="a\0b\ud800c")).data
     assert data["reflection"]["evaluation"] == "a\u2400b\ufffdc"
 
 
@@ -307,10 +304,3 @@ def test_the_form_for_the_prompt(kind):
         parts = form["properties"]["task_decomposition"]["properties"]["subtasks"]["items"]["properties"]
         assert "status" not in parts
         assert set(parts["estimated_complexity"]["enum"]) == {"low", "medium", "high"}
-
-
-def test_small_things():
-    """The kind of a value, and how far a plan is."""
-    assert {kind: kind_of(struct()) for kind, struct in KINDS.items()} == {kind: kind for kind in KINDS}
-    subtasks = (Subtask(status="completed"), Subtask(status="failed"), Subtask(status="completed"))
-    assert progress(Plan(task_decomposition=Decomposition(subtasks=subtasks))) == {"completed": 2, "failed": 1}

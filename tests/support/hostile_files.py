@@ -10,6 +10,7 @@ import orihon
 from orihon.chat import book
 from orihon.context.view import record
 from orihon.ops.task_file import write_task_file
+from orihon.planning.journal import record_value
 from orihon.planning.schema import Action, ActionPlan, Decomposition, Goal, Plan, Subtask
 from orihon.settings.schema import Settings
 from support.mutations import dumped
@@ -63,7 +64,8 @@ def fill(engine, directory):
     )
     parts = Decomposition(subtasks=(Subtask(id="1", description="s"),))
     steps = ActionPlan(actions=(Action(task_id="1", tool="read", purpose="p"),))
-    task.plan(Plan(goal_understanding=Goal(main_objective="g"), task_decomposition=parts, action_plan=steps))
+    plan = Plan(goal_understanding=Goal(main_objective="g"), task_decomposition=parts, action_plan=steps)
+    record_value(task, plan)
     task.begin_tangent()
     task.add("user", "aside")
     task.event("view", **record(task.history.view))

@@ -4,6 +4,9 @@ import uuid as uuids
 
 import msgspec
 
+from orihon.inheritance import make_outline
+from orihon.planning.digest import make_digest
+from orihon.planning.history import read_run
 from orihon.planning.schema import (
     Action,
     ActionPlan,
@@ -13,9 +16,9 @@ from orihon.planning.schema import (
     Reflection,
     Subtask,
     Verification,
-    entry,
+    make_entry,
 )
-from orihon.records import Summary, ToolCall
+from orihon.records import PlanEntry, Summary, ToolCall
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_task
 
@@ -34,9 +37,10 @@ def a_run(
     hostname=None,
     uuid="",
     records=(),
+    language="en",
     **fields,
 ):
-    """A run that was made, worked and ended; its id."""
+    """Create a run that worked and ended, with the outline that its row keeps, and return its id."""
     uuid = uuid or str(uuids.uuid4())
     about = msgspec.structs.replace(
         a_task(), uuid=uuid, task_key=TaskKey.parse(key), user=user, hostname=hostname, created_at=at or "2024-01-01"
@@ -44,6 +48,9 @@ def a_run(
     with store.lease(uuid, create=about) as lease:
         for record in records:
             lease.append(record)
+        if any(isinstance(record, PlanEntry) for record in records):
+            notes = {"sections": msgspec.to_builtins(make_digest(read_run(store, store.row(uuid)), language))}
+            fields = {"handoff": make_outline(store, store.row(uuid), notes)} | fields
         lease.update(status=status, completed_at=at, final_summary=summary, **fields)
     return uuid
 
@@ -82,12 +89,18 @@ def a_plan(uuid="u", *, goal="Fix the total of an empty basket", who="the review
         Verification(round=1, verification_passed=False, issues_found=("rounding is not tested",)),
         Verification(round=2, verification_passed=True),
     ]  # fmt: skip
-    return [*(entry(uuid, value) for value in values), *_CALLS]
+    return [*(make_entry(value, uuid) for value in values), *_CALLS]
+
+
+def a_call(tool="shell", **fields):
+    """A tool call that the store has still to number; with an error, it failed."""
+    status = "error" if fields.get("error") else "success"
+    return ToolCall(
+        **{"seq": 0, "tool": tool, "args": {}, "status": status, "duration_ms": 1, "timestamp": ""} | fields
+    )
 
 
 _CALLS = [
-    ToolCall(seq=0, tool="read_file", args={"path": "src/shop/basket.py"}, result="class Basket: …", status="success",
-             duration_ms=3, timestamp=""),
-    ToolCall(seq=0, tool="mail", args={"to": "everybody"}, status="error", error="ConnectionRefusedError: port 25",
-             duration_ms=3, timestamp=""),
-]  # fmt: skip
+    a_call("read_file", args={"path": "src/shop/basket.py"}, result="class Basket: …"),
+    a_call("mail", args={"to": "everybody"}, error="ConnectionRefusedError: port 25"),
+]

@@ -14,8 +14,8 @@ import orihon
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import PauseRequested
 from orihon.context.repair import INTERRUPTED
-from orihon.planning.history.progress import stored_progress
-from orihon.planning.schema import value_of
+from orihon.planning.parser import read_entry
+from orihon.planning.plan_state import load_progress
 from orihon.records import Message, PlanEntry
 from orihon.settings.schema import ContextStorage, Planning, Reflection, Settings
 
@@ -178,11 +178,11 @@ def prompts(engine, uuid, kind=None):
 
 
 def entries(engine, uuid):
-    return [value_of(entry) for entry in engine.store.read(uuid, PlanEntry)]
+    return [read_entry(entry) for entry in engine.store.read(uuid, PlanEntry)]
 
 
 def progress(engine, uuid):
-    return stored_progress(engine.store, uuid)
+    return load_progress(engine.store, uuid)
 
 
 def handler(engine, brain, *, looks=None, **options):

@@ -30,7 +30,7 @@ from orihon.ingest import Sanitiser
 from orihon.inheritance import Handoff, Previous, search
 from orihon.planning.coordinator import PlanningCoordinator
 from orihon.planning.history import past_executions
-from orihon.planning.schema import Goal, Plan
+from orihon.planning.schema import Goal, Plan, make_entry
 from orihon.settings.schema import ContextStorage, Settings
 from orihon.stores.base import Query
 from support.planned_runs import DONE, PASSED, Brain, World, action, plan
@@ -420,7 +420,7 @@ def a_handoff_names_the_run_and_its_words(engine):
 @ours("PlanningHistoryStore.get_past_executions_for_issue")
 def past_runs_with_their_plans(engine):
     with begun(engine) as task:
-        task.plan(Plan(goal_understanding=Goal(main_objective="Fix the total")))
+        task.plan(make_entry(Plan(goal_understanding=Goal(main_objective="Fix the total"))))
     ended(engine)  # without a plan
     (run,) = past_executions(engine.store, KEY)
     assert (run.uuid, run.plan.goal) == (task.uuid, "Fix the total")
@@ -536,7 +536,7 @@ def coordinated(engine, place):
 def earlier_plans_are_loaded(engine, place):
     task, coordinator = coordinated(engine, place)
     coordinator._load_inherited_planning_context()
-    assert coordinator._previous.goal == "Mend the basket"
+    assert coordinator._previous_plan.goal == "Mend the basket"
     task.complete()
 
 

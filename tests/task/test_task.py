@@ -217,7 +217,7 @@ def test_a_key_makes_a_repeated_message_harmless(engine):
         (lambda task: task.unfold(3), "no handle"),
         (lambda task: task.recall(5), "query cannot"),
         (lambda task: task.compact(keep_recent="5"), "keep_recent"),
-        (lambda task: task.plan({"goal": "x"}), "not a step of a plan"),
+        (lambda task: task.plan({"goal": "x"}), "not an entry of a plan"),
         (lambda task: task.link("moon"), "task key"),
     ],
 )

@@ -8,7 +8,7 @@ from orihon.agent.loop import Step
 from orihon.agent.sources.base import Source
 from orihon.agent.sources.progress import Progress, Report
 from orihon.errors import OrihonError
-from orihon.planning.history import execution
+from orihon.planning.history import read_run
 from orihon.planning.schema import Plan
 from orihon.records import TaskRow
 from orihon.settings.schema import ProgressComment
@@ -87,7 +87,7 @@ class Reporting:
         if not self._phase:
             return None
         try:
-            return execution(self.task.lease.store, self.task.row).plan
+            return read_run(self.task.lease.store, self.task.row).plan
         except OrihonError:
             return None
 

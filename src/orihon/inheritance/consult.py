@@ -13,7 +13,7 @@ from typing import Any
 
 from orihon.context.recall import Hit, recall
 from orihon.errors import NotFound, OrihonError
-from orihon.inheritance.block import harmless
+from orihon.inheritance.block import neutralise
 from orihon.inheritance.sanitise import Names, names_of
 from orihon.records import Message, PlanEntry, Summary, TaskRow, ToolCall
 from orihon.stores.base import Store
@@ -50,7 +50,7 @@ def _matching(texts: Iterator[tuple[int, str]], query: str, names: Names) -> Ite
     """The records that have something of the query in them; only these cost the work of sanitising."""
     for number, text in texts:
         if recall([_message(number, text)], query):
-            yield _message(number, harmless(text, names))
+            yield _message(number, neutralise(text, names))
 
 
 def _message(number: int, text: str) -> Message:

@@ -1,7 +1,7 @@
-"""What a plan takes from earlier runs: which of them, whether the last plan can go on, and what they teach.
+"""The earlier runs that a plan uses: which runs, whether the last plan can be continued, and their lessons.
 
-The runs are those that the handoff may use, so expiry, users and linked keys have one rule. A plan goes on when it was
-stopped with something left to do and the request is still the same; every other plan is only looked at.
+The runs are those that the core would inherit from, so expiry, users and linked keys follow one rule. A plan is
+continued if it was stopped with work left and the request is still the same. Every other plan is only referred to.
 """
 
 from __future__ import annotations
@@ -14,148 +14,137 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orihon.errors import OrihonError
+from orihon.inheritance.outline import ToolUse
 from orihon.inheritance.sanitise import Names, names_of
 from orihon.inheritance.search import may_inherit, search
-from orihon.planning.history import Execution, Learnings, execution, learnings, relevant
-from orihon.planning.history.progress import Applicability
-from orihon.planning.history.steps import norm, revised
-from orihon.planning.schema import Action, Decomposition, Plan, Revision, Subtask
-from orihon.records import Message, PlanEntry, TaskRow
+from orihon.planning.digest import TOPIC_KINDS
+from orihon.planning.history import Lesson, Run, learn, read_run, select_runs
+from orihon.planning.plan_state import Applicability, normalise, revise
+from orihon.planning.schema import Action, Complexity, Plan, Revision, Subtask
+from orihon.records import Message, TaskRow
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
 
-MAX_LOOKED_AT = 20  # earlier runs that are asked for a plan
-OPENING = 16  # the request is among so many messages
+MAX_ROWS = 20  # earlier runs that are searched for a plan
+MAX_OPENING = 16  # messages that are searched for the request
 COMPARED_CHARS = 4000
-ALIKE = 0.8  # of the pairs of letters of two requests
+MIN_SIMILARITY = 0.8  # of two requests that ask for the same
 
 
 class Inherited(Struct, frozen=True, kw_only=True):
-    """The earlier runs, the newest first, what they teach, and the names that nobody is told."""
+    """Earlier runs, the newest first, their lessons, and the names that must not be shown."""
 
-    runs: tuple[Execution, ...] = ()
-    learned: Learnings = Learnings()
+    runs: tuple[Run, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
+    tools: tuple[ToolUse, ...] = ()
     names: Names = Names()
 
 
-def find(store: Store, row: TaskRow, settings: ContextInheritance) -> tuple[str, ...]:
-    """The runs that a plan may learn from: those with a plan, the newest first."""
+def find_runs(store: Store, row: TaskRow, settings: ContextInheritance) -> tuple[str, ...]:
+    """Return the uuids of the newest earlier runs that have a plan."""
     found = search(store, row.task_key, settings=settings, user=row.user, exclude=row.uuid)
     rows = (found.previous.row, *found.older) if found.previous else ()
-    planned = [one.uuid for one in rows[:MAX_LOOKED_AT] if _has_plan(store, one.uuid)]
-    return tuple(planned[: settings.planning.max_previous_plans])
+    return tuple(run.uuid for run in select_runs(store, rows[:MAX_ROWS], settings.planning.max_previous_plans))
 
 
-def load(store: Store, task: TaskRow, uuids: Iterable[str], settings: ContextInheritance) -> Inherited:
-    """These runs, as far as they can still be read, the task may inherit from them, and the settings allow."""
-    runs, names = list[Execution](), Names()
+def load_runs(store: Store, task: TaskRow, uuids: Iterable[str], settings: ContextInheritance) -> Inherited:
+    """Return these runs, as far as they can be read and the task may inherit from them."""
+    runs, names = list[Run](), Names()
     for uuid in uuids:
         try:
             row = store.row(uuid)
             if may_inherit(task, row, settings):
-                runs.append(execution(store, row))
+                runs.append(read_run(store, row))
                 names |= names_of(store, row)
         except OrihonError:
-            continue  # it was cleaned up meanwhile
-    return Inherited(runs=tuple(runs), learned=_allowed(learnings(runs), settings.planning), names=names)
+            continue  # the run was deleted in the meantime
+    planning = settings.planning
+    allowed = {
+        "plan": planning.inherit_plans,
+        "reflection": planning.inherit_reflections,
+        "verification": planning.inherit_verifications,
+        "pattern": planning.reuse_successful_patterns,
+    }
+    lessons = tuple(lesson for lesson in learn(runs) if allowed[TOPIC_KINDS[lesson.topic]])
+    tools = _sum_tool_uses(runs) if planning.reuse_successful_patterns else ()
+    return Inherited(runs=tuple(runs), lessons=lessons, tools=tools, names=names)
 
 
-def applicability(store: Store, runs: Sequence[Execution], request: str, settings: InheritedPlanning) -> Applicability:
-    """Whether the newest plan can go on, is only looked at, or is none at all."""
+def assess_applicability(
+    store: Store, runs: Sequence[Run], task_uuid: str, settings: InheritedPlanning
+) -> Applicability:
+    """Return whether the newest plan is continued, only referred to, or missing."""
     if not runs:
         return "new"
     newest = runs[0]
-    can_go_on = settings.inherit_plans and newest.status == "stopped" and _is_open(newest.plan)
-    return "continue" if can_go_on and _alike(request_of(store, newest.uuid), request) else "reference"
+    statuses = {*(part.status for part in newest.plan.subtasks), *(action.status for action in newest.plan.actions)}
+    is_open = newest.status == "stopped" and bool(statuses - {"completed", "skipped"})
+    if not settings.inherit_plans or not is_open:
+        return "reference"
+    return "continue" if _are_alike(_read_request(store, newest.uuid), _read_request(store, task_uuid)) else "reference"
 
 
-def request_of(store: Store, uuid: str) -> str:
-    """What a run was asked for."""
+def continue_plan(previous: Plan, new: Plan) -> Plan:
+    """Return the new plan as the rest of the previous one: completed steps stay and are not repeated."""
+    done = previous.with_subtasks(tuple(part for part in previous.subtasks if part.status == "completed"))
+    done = done.with_actions(tuple(action for action in previous.actions if action.status == "completed"))
+    done = replace(done, action_plan=replace(done.action_plan, execution_order=()), comment="")
+    return revise(done, Revision(updated_plan=new))
+
+
+def apply_lessons(plan: Plan, lessons: Sequence[Lesson]) -> Plan:
+    """Return the plan with known dependencies, complexity, tools that worked and remedies of known failures."""
+    ids = {normalise(part.description): part.id for part in plan.subtasks}
+    subtasks = tuple(_apply_to_subtask(part, lessons, ids) for part in plan.subtasks)
+    actions = tuple(_apply_to_action(action, lessons) for action in plan.actions)
+    return plan.with_subtasks(subtasks).with_actions(actions)
+
+
+def _apply_to_subtask(part: Subtask, lessons: Sequence[Lesson], ids: dict[str, str]) -> Subtask:
+    levels: tuple[Complexity, ...] = ("low", "medium", "high")
+    dependencies = list(part.dependencies)
+    complexity = part.estimated_complexity
+    for lesson in lessons:
+        if normalise(lesson.what) != normalise(part.description):
+            continue
+        if lesson.topic == "dependency":
+            known = (ids.get(normalise(name), "") for name in lesson.names)
+            dependencies += [id_ for id_ in known if id_ and id_ != part.id and id_ not in dependencies]
+        elif lesson.topic == "effort":
+            complexity = levels[max(levels.index(complexity), levels.index(lesson.names[1]))]
+    return replace(part, dependencies=tuple(dependencies), estimated_complexity=complexity)
+
+
+def _apply_to_action(action: Action, lessons: Sequence[Lesson]) -> Action:
+    known = [lesson for lesson in lessons if lesson.concerns(action)]
+    tool = action.tool or next((item.tool for item in known if item.topic == "worked" and item.tool), "")
+    remedy = next((item.remedy for item in known if item.topic == "failure" and item.remedy), "")
+    return replace(action, tool=tool, fallback_strategy=action.fallback_strategy or remedy)
+
+
+def _sum_tool_uses(runs: Iterable[Run]) -> tuple[ToolUse, ...]:
+    """Return the tools of all runs, the most used first, each with its newest error."""
+    sums: dict[str, ToolUse] = {}
+    for use in (use for run in runs for use in run.tools):
+        known = sums.get(use.tool, ToolUse(tool=use.tool))
+        successes, failures = known.successes + use.successes, known.failures + use.failures
+        error = known.last_error or use.last_error
+        sums[use.tool] = ToolUse(tool=use.tool, successes=successes, failures=failures, last_error=error)
+    return tuple(sorted(sums.values(), key=lambda use: -use.successes - use.failures))
+
+
+def _read_request(store: Store, uuid: str) -> str:
+    """Return the first message of the user."""
     try:
-        opening = store.read(uuid, Message, last=OPENING)
+        opening = store.read(uuid, Message, last=MAX_OPENING)
         return next((message.text for message in opening if message.role == "user"), "")
     except OrihonError:
         return ""
 
 
-def continued(previous: Plan, new: Plan) -> Plan:
-    """The new plan as the rest of the previous one: what was completed stays so, and is not done again."""
-    parts = tuple(part for part in previous.subtasks if part.status == "completed")
-    actions = tuple(action for action in previous.actions if action.status == "completed")
-    done = Plan(
-        goal_understanding=previous.goal_understanding,
-        task_decomposition=Decomposition(subtasks=parts),
-        action_plan=replace(previous.action_plan, actions=actions, execution_order=()),
-    )
-    return revised(done, Revision(updated_plan=new)) or new
-
-
-def merged(plan: Plan, learned: Learnings) -> Plan:
-    """The plan with what was learned: dependencies, complexity, tools that worked, and ways out of known failures."""
-    ids = {norm(part.description): part.id for part in plan.subtasks}
-    parts = tuple(_taught(part, learned, ids) for part in plan.subtasks)
-    actions = tuple(_prepared(action, learned) for action in plan.actions)
-    return replace(
-        plan,
-        task_decomposition=replace(plan.task_decomposition, subtasks=parts),
-        action_plan=replace(plan.action_plan, actions=actions),
-    )
-
-
-def _taught(part: Subtask, learned: Learnings, ids: dict[str, str]) -> Subtask:
-    known = {norm(name): estimate for name, estimate in learned.complexity.items()}
-    needs = {norm(name): texts for name, texts in learned.dependencies.items()}
-    name, order = norm(part.description), ("low", "medium", "high")
-    estimate = known.get(name)
-    found = (ids.get(norm(text), "") for text in needs.get(name, ()))
-    more = [id_ for id_ in found if id_ and id_ != part.id and id_ not in part.dependencies]
-    harder = estimate is not None and order.index(estimate.adjusted) > order.index(part.estimated_complexity)
-    return replace(
-        part,
-        dependencies=(*part.dependencies, *more),
-        estimated_complexity=estimate.adjusted if estimate is not None and harder else part.estimated_complexity,
-    )
-
-
-def _prepared(action: Action, learned: Learnings) -> Action:
-    known = relevant(learned, action)
-    tool = action.tool or next((item.tool for item in known.worked if item.tool), "")
-    remedy = action.fallback_strategy or next((item.remedy for item in known.failed if item.remedy), "")
-    return replace(action, tool=tool, fallback_strategy=remedy)
-
-
-def _allowed(learned: Learnings, settings: InheritedPlanning) -> Learnings:
-    """Without what the settings keep back."""
-    nothing = Learnings()
-    kept_back = [
-        *(() if settings.inherit_plans else ("dependencies", "complexity")),
-        *(() if settings.inherit_reflections else ("failed", "revision_reasons", "problems")),
-        *(() if settings.inherit_verifications else ("placeholders", "criteria", "additional_work", "verifications")),
-        *(() if settings.reuse_successful_patterns else ("worked", "tools")),
-    ]
-    return replace(learned, **{name: getattr(nothing, name) for name in kept_back})
-
-
-def _has_plan(store: Store, uuid: str) -> bool:
-    try:
-        return next(store.read(uuid, PlanEntry), None) is not None
-    except OrihonError:
-        return False
-
-
-def _is_open(plan: Plan | None) -> bool:
-    """Whether something of a plan is left to do."""
-    if plan is None:
-        return False
-    statuses = {*(part.status for part in plan.subtasks), *(action.status for action in plan.actions)}
-    return bool(statuses - {"completed", "skipped"})
-
-
-def _alike(one: str, other: str) -> bool:
-    """Whether two requests ask for the same thing: the same text, or nearly so."""
+def _are_alike(one: str, other: str) -> bool:
+    """Return whether two requests ask for the same: equal texts, or nearly the same pairs of letters."""
     first, second = (" ".join(text.casefold().split())[:COMPARED_CHARS] for text in (one, other))
-    if not first or not second:
-        return False
-    pairs, others = (Counter(pairwise(text)) for text in (first, second))
-    shared = 2 * sum((pairs & others).values())
-    return first == second or shared >= ALIKE * (pairs.total() + others.total())
+    pairs, others = Counter(pairwise(first)), Counter(pairwise(second))
+    shared = 2 * (pairs & others).total() / max(1, pairs.total() + others.total())
+    return bool(first and second) and (first == second or shared >= MIN_SIMILARITY)

@@ -90,7 +90,7 @@ class Endings(Calls):
     def finish(self, ending: Ending) -> None:
         """The rest of an ending that was begun, perhaps by somebody who died on the way."""
         self.update(activity="completing", last_activity="final_summary")
-        from orihon.inheritance import outline_of  # noqa: PLC0415 - only a task that ends needs it
+        from orihon.inheritance import make_outline  # noqa: PLC0415 - only a task that ends needs it
 
         text = summaries.final(self, self.summariser)
         self.lease.sync()
@@ -99,7 +99,7 @@ class Endings(Calls):
             activity="",
             completed_at=codec.now(),
             final_summary=text or None,
-            handoff=outline_of(self.lease.store, self.row),
+            handoff=make_outline(self.lease.store, self.row, self.history.view.state.notes),
             error_message=ending.error or None,
             reason=ending.reason or None,
         )

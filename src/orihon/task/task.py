@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
 from orihon.codec import as_text
-from orihon.coerce import text_of, text_or_none
+from orihon.coerce import mapping_of, text_of, text_or_none
 from orihon.context.compress import Compression
 from orihon.context.repair import plain_name
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
 from orihon.errors import TangentError, UsageError
 from orihon.ingest import shown
-from orihon.planning.schema import entry
-from orihon.records import Event, Message, Summary, ToolCall, Usage
+from orihon.records import Event, Message, PlanEntry, PlanKind, Summary, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task import hooks as hooking
 from orihon.task import scale, summaries
@@ -355,16 +354,26 @@ class Task(Endings):
         with self.lock:
             self.update(linked_key=str(self.sanitiser.key(key)))
 
-    def plan(self, value: Any) -> int:
-        """Keep a plan, a revision, a reflection, a verification or the decision to plan again."""
-        try:
-            record = entry(self.uuid, value)
-        except KeyError as error:
-            hint = "orihon.planning.schema has Plan, Revision, Reflection, Verification and ReplanDecision."
-            raise UsageError(f"This is not a step of a plan: {shown(as_text(value))!a:.80}.", hint=hint) from error
+    def plan(self, entry: Any) -> int:
+        """Append an entry to the task's planning history, and return its number.
+
+        `entry` is a PlanEntry, or a mapping or an object that has its `type` and `data`.
+        """
+        record = _plan_entry(self.uuid, entry)
         with self.lock:
             self.check_running()
             return self.append(record)
+
+
+def _plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
+    fields = mapping_of(entry) or {}
+    kind, data = fields.get("type"), mapping_of(fields.get("data"))
+    if not isinstance(kind, str) or kind not in get_args(PlanKind) or data is None:
+        hint = (
+            "Give `type` and `data`; orihon.planning.schema.make_entry makes them from a Plan, a Revision and the like."
+        )
+        raise UsageError(f"This is not an entry of a plan: {shown(as_text(entry))!a:.80}.", hint=hint)
+    return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 
 def _is_note(message: Message) -> bool:

@@ -18,7 +18,7 @@ from orihon.agent.tools.globs import GlobError, compile_glob, ignored, rules_of
 from orihon.context.recall import _LINES
 from orihon.context.transcript import quoted
 from orihon.errors import ToolError
-from orihon.planning.verification import placeholders
+from orihon.planning.verification import find_placeholders
 
 
 def fits_slowly(pattern, path):
@@ -144,7 +144,7 @@ def test_text_that_was_slow_to_read(tmp_path):
     assert parse("# The title ##\nbody", "name").title == "The title"
     (tmp_path / "a.txt").write_text("-" * 300_000 + "\n// TODO later\n")
     lines = {"-" * 300_000, "// TODO later"}
-    assert placeholders(tmp_path, {"a.txt": lines}) == ["a.txt:2: // TODO later"]
+    assert find_placeholders(tmp_path, {"a.txt": lines}) == ["a.txt:2: // TODO later"]
 
 
 def test_what_was_perhaps_meant_among_many():

@@ -1,9 +1,204 @@
-"""What the model is told while it plans, one file each, in Japanese and English."""
+"""The prompts of a planned run: the text files of this package, one per language, filled in.
+
+The form of a reply is generated from the schema, so field names are not repeated here. Text from earlier runs stands on
+lines of its own, without names or marks, and is introduced as material.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import functools
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from orihon._prompts import read
+from orihon.inheritance.block import neutralise
+from orihon.inheritance.outline import ToolUse
+from orihon.inheritance.sanitise import Names
+from orihon.planning.digest import describe_all
+from orihon.planning.history import Lesson
+from orihon.planning.i18n import words_in
+from orihon.planning.plan_state import Question, settle_subtasks, shorten
+from orihon.planning.schema import Plan, ReplanType, Subtask, json_schema
+from orihon.records import PlanKind
 
-prompt = partial(read, __name__)
+MAX_LINES = 10  # of one kind
+MAX_STEPS = 200
+MAX_CHARS = 300
+
+
+class PromptBuilder:
+    """The prompts of one task, in its language, with the lessons of earlier runs."""
+
+    def __init__(
+        self, language: str, lessons: Sequence[Lesson] = (), tools: Sequence[ToolUse] = (), names: Names | None = None
+    ) -> None:
+        self.language = "ja" if language == "ja" else "en"
+        self.words = words_in(self.language)
+        self.lessons, self.tools, self.names = lessons, tools, names or Names()
+
+    def ask_for_plan(self, inherited: str, max_actions: int) -> str:
+        """Return the prompt for the complete plan."""
+        return self._fill(
+            "plan", inherited=_space(inherited), most=f"{max_actions:,}", form=_to_json(make_form("plan"))
+        )
+
+    def ask_for_action(self, plan: Plan, number: int, advice: str) -> str:
+        """Return the prompt for one action."""
+        action = plan.actions[number]
+        concerning = [lesson for lesson in self.lessons if lesson.concerns(action)]
+        tools = [use for use in self.tools if use.tool == action.tool]
+        known = [*describe_all(concerning, self.words, "worked", "failure"), *self._describe_tools(tools)]
+        about = [*self._describe_action(plan, number), *self._label(advice=advice), self._quote(known).strip()]
+        return self._fill(
+            "action",
+            heading=self.words["step"].format(number + 1, len(plan.actions)),
+            about="\n".join(filter(None, about)),
+            report=_to_json(_make_report_form()),
+        )
+
+    def ask_for_reflection(self, plan: Plan, number: int) -> str:
+        """Return the prompt for a reflection on an action."""
+        helped = [lesson for lesson in self.lessons if lesson.topic != "failure" or (lesson.ok and lesson.remedy)]
+        known = describe_all(helped, self.words, "revision", "replan", "problem", "failure")
+        form = make_form("reflection", "revision")
+        return self._fill("reflect", **self._state(plan, number), learned=self._quote(known), form=_to_json(form))
+
+    def ask_for_decision(self, plan: Plan, number: int, counts: dict[str, int], max_replans: int) -> str:
+        """Return the prompt for the decision whether to replan."""
+        done = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or self.words["nothing"]
+        form = _to_json(make_form("replan_decision"))
+        return self._fill("decide", **self._state(plan, number), counts=done, most=f"{max_replans:,}", form=form)
+
+    def ask_for_revision(self, plan: Plan, number: int, kind: ReplanType, advice: str) -> str:
+        """Return the prompt for a new plan, or for a part of one."""
+        about = [*self._describe_action(plan, number), *self._label(advice=advice)]
+        return self._fill(
+            "revise",
+            what=self.words.get(kind, self.words["plan_revision"]),
+            about="\n".join(about),
+            plan=self.describe_steps(plan),
+            form=_to_json(make_form("revision")),
+        )
+
+    def ask_for_verification(self, plan: Plan, placeholders: Sequence[str]) -> str:
+        """Return the prompt for a verification of the work."""
+        goal = plan.goal_understanding
+        about = [
+            *self._label(goal=goal.main_objective),
+            *(f"{self.words['criterion']}: {text}" for text in goal.success_criteria),
+            *(f"{self.words['constraint']}: {text}" for text in goal.constraints),
+        ]
+        found = [self.words["written"], *(f"- {text}" for text in placeholders)] if placeholders else []
+        return self._fill(
+            "verify",
+            about="\n".join(about),
+            plan=self.describe_steps(plan),
+            learned=self._quote(describe_all(self.lessons, self.words, "placeholder", "criterion", "work")),
+            found="\n".join(found),
+            form=_to_json(make_form("verification")),
+        )
+
+    def ask_again(self, error: str, form: dict[str, Any]) -> str:
+        """Return the prompt for a readable reply."""
+        return self._fill("again", error=error, form=_to_json(form))
+
+    # parts of prompts
+
+    def introduce_earlier_runs(self, previous: Plan | None, *, continues: bool) -> str:
+        """Return what the plan's prompt says about earlier runs; empty without any."""
+        if previous is None:
+            return ""
+        known = describe_all(self.lessons, self.words, "worked", "failure", "dependency", "effort")
+        parts = [
+            self._fill("continue" if continues else "reference").strip(),
+            neutralise(self.describe_steps(previous), self.names) if continues else "",
+            self._quote([*known, *self._describe_tools(self.tools)]).strip(),
+        ]
+        return "\n".join(filter(None, parts))
+
+    def describe_steps(self, plan: Plan) -> str:
+        """Return the subtasks and actions of a plan with their status, one per line."""
+        lines = []
+        for part in settle_subtasks(plan).subtasks[:MAX_STEPS]:
+            needs = f" ({self.words['after']}: {', '.join(part.dependencies)})" if part.dependencies else ""
+            lines.append(f"[{self.words[part.status]}] {part.id}: {shorten(part.description, MAX_CHARS)}{needs}")
+        for number, action in enumerate(plan.actions[:MAX_STEPS], start=1):
+            what = ": ".join(filter(None, (action.tool, shorten(action.purpose, MAX_CHARS))))
+            error = f" — {shorten(action.error, MAX_CHARS)}" if action.error else ""
+            lines.append(f"  {number}. [{self.words[action.status]}] ({action.task_id}) {what}{error}")
+        return "\n".join(lines)
+
+    def make_advice(self, strategy: str, question: Question | None) -> str:
+        """Return what the next attempt should know."""
+        lines = [strategy] if strategy else []
+        if question is not None and question.answer:
+            lines.append(f"{self.words['answer']}: {question.answer}")
+        elif question is not None:
+            lines.append(f"{self.words['assume']}: {'; '.join(question.assumptions) or self.words['judge']}")
+        return "\n".join(lines)
+
+    def describe_repair(self, issues: Iterable[str]) -> str:
+        """Return the purpose of an action that resolves the issues of a verification."""
+        texts = [shorten(text, MAX_CHARS) for text in issues][:MAX_LINES]
+        return self.words["mend"].format("; ".join(texts) or self.words["judge"])
+
+    def _state(self, plan: Plan, number: int) -> dict[str, str]:
+        return {"about": "\n".join(self._describe_action(plan, number)), "plan": self.describe_steps(plan)}
+
+    def _describe_action(self, plan: Plan, number: int) -> list[str]:
+        action = plan.actions[number]
+        part = next((part for part in plan.subtasks if part.id == action.task_id), Subtask(id=action.task_id))
+        return self._label(
+            goal=plan.goal,
+            subtask=": ".join(filter(None, (part.id, part.description))),
+            purpose=action.purpose,
+            tool=action.tool,
+            parameters=_to_json(action.parameters) if action.parameters else "",
+            expected=action.expected_outcome,
+            fallback=action.fallback_strategy,
+            error=action.error,
+        )
+
+    def _describe_tools(self, uses: Sequence[ToolUse]) -> list[str]:
+        lines = []
+        for use in uses[:MAX_LINES]:
+            error = f": {use.last_error}" if use.last_error else ""
+            lines.append(
+                f"{self.words['tool']}: {use.tool}: {self.words['uses'].format(use.successes, use.failures)}{error}"
+            )
+        return lines
+
+    def _label(self, **values: str) -> list[str]:
+        return [f"{self.words[name]}: {value}" for name, value in values.items() if value]
+
+    def _quote(self, known: Sequence[str]) -> str:
+        lines = [f"- {shorten(neutralise(text, self.names), MAX_CHARS)}" for text in known]
+        return _space("\n".join((self.words["earlier"], *lines))) if lines else ""
+
+    def _fill(self, name: str, **values: str) -> str:
+        return read(__name__, name, self.language).format(**values)
+
+
+@functools.cache
+def make_form(*kinds: PlanKind) -> dict[str, Any]:
+    """Return the JSON schema of a reply. Only the first of several kinds is required."""
+    schemas = [json_schema(kind) for kind in kinds]
+    properties = {name: item for schema in reversed(schemas) for name, item in schema["properties"].items()}
+    return {**schemas[0], "properties": properties}
+
+
+@functools.cache
+def _make_report_form() -> dict[str, Any]:
+    """Return the short form of a reflection: its required fields."""
+    reflection = json_schema("reflection")["properties"]["reflection"]
+    required = {name: " | ".join(reflection["properties"][name]["enum"]) for name in reflection["required"]}
+    return {"reflection": required}
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _space(text: str) -> str:
+    return f"\n{text}\n" if text else ""
