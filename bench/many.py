@@ -23,12 +23,12 @@ import msgspec
 from bench.messages import passage, text
 from orihon import codec
 from orihon.records import Event, Message, Metadata, Record, Status, Summary, TaskRow, ToolCall
-from orihon.stores import open_store, rows
+from orihon.stores import open_store
 from orihon.stores.base import FORMAT, LISTS
-from orihon.stores.index import Index, entry_of
-from orihon.stores.newrow import first_row
-from orihon.stores.sqlite import TABLES
-from orihon.stores.state import DIRECTORIES, encode_handoff, encode_metadata, encode_state
+from orihon.stores.jsonl.layout import DIRECTORIES, encode_handoff, encode_metadata, encode_state
+from orihon.stores.jsonl.message_index import MessageIndex, entry_of
+from orihon.stores.sql import rows
+from orihon.stores.sql.sqlite import TABLES
 from orihon.task_key import TaskKey
 
 TASKS = 100_000
@@ -107,7 +107,7 @@ def _row(about: Metadata, status: Status, created: datetime, records: list[Recor
         "summarised_tokens": 12_000 * (calls // 25) + 800,
         "summary_tokens": 800 * (calls // 25) + 75,
     }
-    return msgspec.structs.replace(first_row(about, status, fence=1), **fields)
+    return msgspec.structs.replace(TaskRow.new(about, status, fence=1), **fields)
 
 
 def _records(number: int, messages: int, created: datetime) -> Iterator[Record]:
@@ -173,7 +173,7 @@ def _directory(place: Path, task: Made) -> None:
         _write(place / name, data)
     file = os.open(place / "messages.idx", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _index(Index(file), lines["messages"], [one for one in task.records if isinstance(one, Message)])
+        _index(MessageIndex(file), lines["messages"], [one for one in task.records if isinstance(one, Message)])
     finally:
         os.close(file)
 
@@ -184,7 +184,7 @@ def _write(path: Path, data: bytes) -> None:
     os.close(file)
 
 
-def _index(index: Index, log: bytes, messages: list[Message]) -> None:
+def _index(index: MessageIndex, log: bytes, messages: list[Message]) -> None:
     index.reset()
     offset = tokens = 0
     for message, line in zip(messages, log.splitlines(), strict=True):

@@ -100,7 +100,7 @@ def _fill(store: Store, count: int, *, together: bool = False) -> float:
     with store.lease(task.uuid, create=task) as lease:
         began = time.perf_counter()
         if together:
-            with lease.together():
+            with lease.batch():
                 for message in messages:
                     lease.append(message)
         else:
@@ -180,7 +180,7 @@ def _windows(url: str) -> None:
 def _long(engine: orihon.Engine, count: int) -> orihon.Task:
     task = engine.start("local/issue/x", context_length=32_000)
     task.add("user", "Go.")
-    with task.lease.together():
+    with task.lease.batch():
         for number in range(count):
             task.append(Message(seq=0, role="assistant", content=f"step {number}", timestamp="", tokens=0))
     task.window()

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from bench.messages import text
 from orihon import codec
-from orihon.records import Message, Metadata
-from orihon.stores import open_store, rows
+from orihon.records import Message, Metadata, TaskRow
+from orihon.stores import open_store
 from orihon.stores.base import FORMAT, Lease, Query
-from orihon.stores.index import Index, rebuild
-from orihon.stores.newrow import first_row
-from orihon.stores.sources import PlainSource
+from orihon.stores.jsonl.line_reader import PlainSource
+from orihon.stores.jsonl.message_index import MessageIndex, rebuild
+from orihon.stores.sql import rows
 from orihon.task_key import TaskKey
 
 COUNT = int(os.environ.get("BENCH_MESSAGES", "4000"))
@@ -167,7 +167,7 @@ def _flat(place: Path) -> None:
     print(f"- append p50 at 1,000: {early * 1e6:.1f} µs, at {MANY:,}: {late * 1e6:.1f} µs, ratio {late / early:.2f}")
     script = (
         "import sys, time; from orihon.stores import open_store; from orihon.records import Message\n"
-        "import orihon.stores.jsonl, orihon.stores.jsonl_lease\n"
+        "import orihon.stores.jsonl.store, orihon.stores.jsonl.lease\n"
         "t=time.perf_counter(); s=open_store(sys.argv[1]); l=s.lease(sys.argv[2])\n"
         "assert len(list(s.read(sys.argv[2], Message, first=-20))) == 20\n"
         "print((time.perf_counter()-t)*1000)"
@@ -178,7 +178,7 @@ def _flat(place: Path) -> None:
     with log.open("rb") as file, tempfile.TemporaryFile() as empty, tempfile.TemporaryFile() as new:
         source = PlainSource(file.fileno())
         began = time.perf_counter()
-        rebuild(Index(empty.fileno()), Index(new.fileno()), source, source.size, lambda *_: None)
+        rebuild(MessageIndex(empty.fileno()), MessageIndex(new.fileno()), source, source.size, lambda *_: None)
         seconds = time.perf_counter() - began
     print(f"- rebuild of its index ({source_size(log)}): {log.stat().st_size / seconds / 1e6:,.0f} MB/s")
     big = place / "big.jsonl"
@@ -189,7 +189,7 @@ def _flat(place: Path) -> None:
     with big.open("rb") as file, tempfile.TemporaryFile() as empty, tempfile.TemporaryFile() as new:
         source = PlainSource(file.fileno())
         began = time.perf_counter()
-        rebuild(Index(empty.fileno()), Index(new.fileno()), source, source.size, lambda *_: None)
+        rebuild(MessageIndex(empty.fileno()), MessageIndex(new.fileno()), source, source.size, lambda *_: None)
         seconds = time.perf_counter() - began
     print(f"- rebuild of an index of 40,000 messages of 3.7 kB: {big.stat().st_size / seconds / 1e6:,.0f} MB/s")
 
@@ -252,7 +252,7 @@ def _tasks(place: Path) -> None:
                     format=FORMAT,
                 )
                 status = ("completed", "failed", "stopped")[number % 3]
-                rows.insert(connection, first_row(about, status, fence=0))  # type: ignore[arg-type]
+                rows.insert(connection, TaskRow.new(about, status))  # type: ignore[arg-type]
 
         database.transact(fill)
         print(f"\n{TASKS:,} tasks in tasks.db, a page of 50, ms:\n")

@@ -18,10 +18,10 @@ from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageEr
 from orihon.records import Metadata, Status, TaskRow
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
-from orihon.stores import open_store, options_of
+from orihon.stores import open_store, store_options
 from orihon.stores.base import FORMAT, Lease, Query, Store
-from orihon.stores.identity import me
-from orihon.stores.lookup import asked, find_row, row_if_there, visible_rows
+from orihon.stores.liveness import current_owner
+from orihon.stores.lookup import describe_query, find_row, row_if_there, visible_rows
 from orihon.task import hooks as hooking
 from orihon.task import lifecycle
 from orihon.task.config import (
@@ -63,7 +63,7 @@ def open_engine(
     """
     settings = load() if settings is None else settings
     hooks = hooking.checked(hooks)  # before there is a store to let go of
-    url, options = str(settings.store_url if url is None else url), options_of(settings)
+    url, options = str(settings.store_url if url is None else url), store_options(settings)
     who = NOBODY
     try:
         who = caller(settings, user, token)
@@ -192,7 +192,7 @@ class Engine:
         key = None if key is None else self._key(key)
         user = None if user is None else checked_user(user, "user")
         query = Query(status=statuses, user=user, key=None if key is None else str(key))
-        self.trail.asked("tasks", user, query=asked(query))
+        self.trail.asked("tasks", user, query=describe_query(query))
         return self.rows(query)
 
     def rows(self, query: Query) -> Iterator[TaskRow]:
@@ -358,7 +358,7 @@ class Engine:
 
     @staticmethod
     def _metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:
-        owner = me()
+        owner = current_owner()
         return Metadata(
             uuid=uuid or str(uuids.uuid4()),
             task_key=key,

@@ -236,6 +236,33 @@ class TaskRow(Record, frozen=True, kw_only=True):
     summarised_tokens: Count = 0  # what the summaries stand for
     summary_tokens: Count = 0  # what they cost
 
+    @classmethod
+    def new(cls, metadata: Metadata, status: Status, *, fence: int = 0) -> TaskRow:
+        """Return the row of a task that was just created."""
+        key, config = metadata.task_key, metadata.config
+        return cls(
+            uuid=metadata.uuid,
+            task_source=key.task_source,
+            owner=key.owner,
+            repo=key.repo,
+            task_type=key.task_type,
+            task_id=key.task_id,
+            project_id=key.project_id,
+            task_key=str(key),
+            status=status,
+            created_at=metadata.created_at,
+            started_at=metadata.created_at if status == "running" else None,
+            process_id=metadata.process_id,
+            hostname=metadata.hostname,
+            llm_provider=config.get("llm_provider"),
+            model=config.get("model"),
+            context_length=config.get("context_length"),
+            user=metadata.user,
+            activity="initializing",
+            updated_at=metadata.created_at,
+            fence=fence,
+        )
+
     @property
     def key(self) -> TaskKey:
         """What the task works on."""

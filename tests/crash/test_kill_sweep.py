@@ -12,8 +12,8 @@ import pytest
 from orihon.records import Message, Metadata
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.stores.sources import PlainSource, compress
-from orihon.stores.state import DIRECTORIES, decode_row
+from orihon.stores.jsonl.layout import DIRECTORIES, decode_row
+from orihon.stores.jsonl.line_reader import PlainSource, compress
 from orihon.testing import script
 from orihon.testing.contract import a_message
 from orihon.testing.faults import (

@@ -154,7 +154,7 @@ def test_records_that_travel_together_and_are_cut(server, tmp_path_factory):
             ):
                 cutter.at = cutter.said + at
                 for _ in range(4):
-                    with lease.together():
+                    with lease.batch():
                         for number in range(30):
                             lease.append(a_message(f"{number}"))
                 assert [message.seq for message in store.read(task.uuid, Message)] == list(range(1, 121))
@@ -202,7 +202,7 @@ def test_the_server_stops_without_a_word(server, url, at):
 def test_readers_wait_for_a_restart(server, url):
     """Whoever reads while the server is away reads on when it is back."""
     with open_store(url) as store, store.lease((task := a_task()).uuid, create=task) as lease:
-        with lease.together():
+        with lease.batch():
             for number in range(2500):
                 lease.append(a_message(f"{number}"))
         reading = store.read(task.uuid, Message)
@@ -282,7 +282,7 @@ import sys, time
 import orihon
 from orihon.agent import queue
 from orihon.settings.schema import ContextInheritance, Settings
-from orihon.stores import postgres_queue
+from orihon.stores.sql import postgres_queue
 postgres_queue.RESERVED_SECONDS = 3  # what a dead worker had put by is free again soon
 with orihon.open(sys.argv[1], settings=Settings(context_inheritance=ContextInheritance(enabled=False))) as engine:
     while True:

@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from orihon.records import Message
-from orihon.stores import lockfile, open_store
+from orihon.stores import open_store
 from orihon.stores.base import Options
+from orihon.stores.jsonl import lock_file
 from orihon.testing.contract import a_message
 from orihon.testing.faults import DEEP, fast_place, sampled
 from orihon.testing.powercut import Disk, Operation, Recorder
@@ -33,7 +34,7 @@ class Recording:
             try:
                 self._play(0)
             except Killed:
-                lockfile._forget_all()  # what the kernel does when a process dies
+                lock_file._forget_all()  # what the kernel does when a process dies
                 self._play(killed_after + 1)
         self.operations = self.recorder.operations
 

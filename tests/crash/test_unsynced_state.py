@@ -11,7 +11,7 @@ from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import replace_file
-from orihon.stores.state import KEPT
+from orihon.stores.jsonl.layout import KEPT
 from orihon.testing.contract import a_message, a_task
 from orihon.testing.faults import Faults
 from support.replies import KEY, TOOLS, calling, turn
@@ -121,7 +121,7 @@ def test_a_change_of_status_that_failed_by_half_does_not_come_back(place, monkey
 
     with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
         with monkeypatch.context() as patch:
-            patch.setattr("orihon.stores.state.replace_file", full)
+            patch.setattr("orihon.stores.jsonl.layout.replace_file", full)
             with pytest.raises(OutcomeUnknown, match="may not last: No space left"):
                 lease.update(status="paused")
         before = kept.read_bytes()

@@ -8,9 +8,9 @@ import pytest
 from orihon.ops.copy import copy_tasks
 from orihon.ops.doctor import examine
 from orihon.stores.base import Options
-from orihon.stores.database import SCHEMA_VERSION
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.sql.database import SCHEMA_VERSION
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing.samples import a_task
 
 OUTLINE = {"plan": {"goal": "合計を直す", "steps": ["read", "edit"]}}

@@ -14,7 +14,7 @@ from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.memory import MemoryStore
-from orihon.stores.postgres import PostgresStore
+from orihon.stores.sql.postgres import PostgresStore
 from orihon.tokens import counter
 from support.past_runs import KEY, NOW, a_final, a_run
 

@@ -61,7 +61,7 @@ def test_each_look_is_written_down_and_masked(engine):
     ]
     assert lines[0]["uuid"] == IDS["bob"]
     assert b"sk-ant" not in b"".join(written)
-    path = engine.store.beside("audit.jsonl")
+    path = engine.store.sidecar_path("audit.jsonl")
     assert not path.exists() or path.stat().st_mode & 0o777 == 0o600
 
 

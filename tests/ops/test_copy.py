@@ -22,7 +22,7 @@ from orihon.ops.copy import COLUMNS, copy_tasks
 from orihon.records import Event, Message, Metadata, Part, PlanEntry, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.stores.sources import PlainSource, compress
+from orihon.stores.jsonl.line_reader import PlainSource, compress
 from orihon.testing.contract import TOKEN, a_message, a_task, one_of_each
 
 SOURCE = str(Path(orihon.__file__).parent.parent)

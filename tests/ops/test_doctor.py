@@ -21,8 +21,8 @@ from orihon.errors import LeaseHeld, UsageError
 from orihon.ops.doctor import examine
 from orihon.records import Event, Message
 from orihon.stores import open_store
-from orihon.stores.index import WIDTH
-from orihon.stores.sources import PlainSource, compress
+from orihon.stores.jsonl.line_reader import PlainSource, compress
+from orihon.stores.jsonl.message_index import WIDTH
 from orihon.testing.contract import a_message, a_task, one_of_each
 
 # ruff: noqa: S608 - the statements plant damage, the uuids are our own

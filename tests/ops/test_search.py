@@ -35,7 +35,7 @@ from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.stores.base import Options
-from orihon.stores.sources import PlainSource, compress
+from orihon.stores.jsonl.line_reader import PlainSource, compress
 from orihon.testing.samples import a_message, a_task
 
 ROOT, ALICE, BOB = Principal("root", admin=True), Principal("alice"), Principal("bob")

@@ -151,7 +151,7 @@ def replaced(old, new):
 
 
 HOSTILE = {
-    "a path for an id": (replaced(b'"uuid":"', b'"uuid":"../../'), UsageError, "A task id cannot be"),
+    "a path for an id": (replaced(b'"uuid":"', b'"uuid":"../../'), UsageError, "Invalid task id"),
     "a newer version": (replaced(b'"version":1', b'"version":2'), SchemaMismatch, "version 2"),
     "a newer format": (replaced(b'"format":1', b'"format":9'), SchemaMismatch, "format 9"),
     "two tasks": (replaced(b'"row":{"uuid":"', b'"row":{"uuid":"x'), Corrupt, "different tasks"),

@@ -2,7 +2,7 @@
 
 from orihon.records import Message
 from orihon.settings.load import load
-from orihon.stores import open_store, options_of
+from orihon.stores import open_store, store_options
 from orihon.testing.samples import a_message, a_task
 
 SECRET = "correct-horse-battery-9"
@@ -22,7 +22,7 @@ def test_the_settings_decide(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("context_storage:\n  durability: message\nlease:\n  heartbeat_seconds: 1\n  expiry_seconds: 3\n"
                     "llm:\n  openai:\n    api_key: ${MY_KEY}\n")  # fmt: skip
-    options = options_of(load(file, environ={"MY_KEY": SECRET}), environ={})
+    options = store_options(load(file, environ={"MY_KEY": SECRET}), environ={})
     assert (options.durability, options.heartbeat_seconds, options.expiry_seconds) == ("message", 1, 3)
     assert options.known
     assert list(options.known.spans(SECRET.encode()))

@@ -7,7 +7,7 @@ from orihon.errors import SettingsError
 from orihon.redaction import MASKS
 from orihon.settings.load import load
 from orihon.settings.schema import Masking, Settings
-from orihon.stores import options_of
+from orihon.stores import store_options
 from orihon.testing.samples import TOKEN
 
 MAIL = "alice@corp.co.jp"
@@ -35,7 +35,7 @@ def test_kinds_are_chosen_by_name(tmp_path, kinds, masks):
     """All of them, all but some, or only some; in either case of letters."""
     settings = loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
     assert settings.masking.chosen == masks
-    assert options_of(settings, {}).kinds == masks
+    assert store_options(settings, {}).kinds == masks
 
 
 @pytest.mark.parametrize("kinds", ["[emails]", "[all, -mail]", "email", "[3.5]"])
@@ -51,7 +51,7 @@ def test_a_kind_that_does_not_exist_is_refused(tmp_path, kinds):
 def test_settings_made_by_hand_are_checked_when_they_are_used():
     """A name that means nothing hides nothing, so it is refused."""
     with pytest.raises(SettingsError, match="'emial'"):
-        options_of(Settings(masking=Masking(kinds=("all", "-emial"))))
+        store_options(Settings(masking=Masking(kinds=("all", "-emial"))))
 
 
 def test_every_mask_has_a_name_in_the_settings():

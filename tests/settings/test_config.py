@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from orihon.errors import SettingsError
 from orihon.redaction import mask
 from orihon.settings.load import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
-from orihon.stores import options_of
+from orihon.stores import store_options
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-live-0123456789abcdef"
@@ -398,7 +398,7 @@ class TestLists:
     def test_their_secrets_are_known_to_the_store(self, write):
         """So that a server that says its token does not say it into the log."""
         write(SERVERS)
-        known = options_of(load(environ={"KIND": "git", "KEY": KEY}), {}).known
+        known = store_options(load(environ={"KIND": "git", "KEY": KEY}), {}).known
         assert "0123456789abcdef" not in mask(f"it is {KEY} indeed", known=known)
 
     @pytest.mark.parametrize("content", ["mcp_servers:\n", "mcp_servers: []\n"])

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from orihon.records import Message, ToolCall
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.sources import BLOCK_BYTES, GzipSource, PlainSource, compress, lines_from
+from orihon.stores.jsonl.line_reader import BLOCK_BYTES, GzipSource, PlainSource, compress, lines_from
+from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing.samples import a_message, a_task, one_of_each
 
 

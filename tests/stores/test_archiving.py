@@ -13,8 +13,8 @@ from orihon.errors import LeaseHeld, NotWritten
 from orihon.ops.doctor import examine
 from orihon.records import Message, Metadata
 from orihon.stores.base import LISTS, Query
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing.faults import Fault, Faults
 from orihon.testing.samples import a_message, a_task, one_of_each
 
@@ -142,7 +142,7 @@ def test_a_large_task_goes_piece_by_piece(tmp_path):
         for table in ("messages", "metadata", "blobs", "events"):
             assert store.reader.all(f"SELECT DISTINCT uuid FROM {table}") == [(other.uuid,)]  # noqa: S608
         size = store.path.stat().st_size
-        assert store.tidy() > 0
+        assert store.vacuum() > 0
         store.writer._copy_back()
         assert store.path.stat().st_size < size
 
@@ -161,7 +161,7 @@ def test_an_interrupted_deletion_is_finished(tmp_path):
         with store.lease(stub.uuid) as lease:
             assert lease.last(Message) == 0
         assert store.row(stub.uuid).archived == "stub"
-        store.tidy()
+        store.vacuum()
         assert store.reader.all("SELECT count(*) FROM messages WHERE uuid = ?", second.uuid) == [(0,)]
         assert len(list(store.read(first.uuid, Message))) == 1
 
@@ -180,7 +180,7 @@ def test_a_file_of_an_earlier_version_uses_its_room_again(tmp_path):
     with SqliteStore(tmp_path / "contexts.db") as store:
         row = ended(store)
         store.delete(row.uuid)
-        assert store.tidy() == 0
+        assert store.vacuum() == 0
         assert list(store.find()) == []
 
 

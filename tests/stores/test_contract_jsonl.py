@@ -1,6 +1,6 @@
 """The store of plain files keeps the contract."""
 
-from orihon.stores.jsonl import JsonlStore
+from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing import DurableStoreContract
 
 

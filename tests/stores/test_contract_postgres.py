@@ -2,7 +2,7 @@
 
 import pytest
 
-from orihon.stores.postgres import PostgresStore
+from orihon.stores.sql.postgres import PostgresStore
 from orihon.testing import DurableStoreContract
 
 

@@ -1,6 +1,6 @@
 """The store in one SQLite file keeps the contract."""
 
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing import DurableStoreContract
 
 

@@ -9,7 +9,7 @@ from orihon.errors import NotWritten, OutcomeUnknown, StoreError, StoreUnavailab
 from orihon.records import Message
 from orihon.stores import files, open_store
 from orihon.stores.base import Options
-from orihon.stores.jsonl import JsonlStore
+from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing.samples import a_message, a_task
 
 

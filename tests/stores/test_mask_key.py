@@ -14,9 +14,8 @@ import orihon
 from orihon.cli import cli
 from orihon.errors import Corrupt, OrihonError
 from orihon.stores import open_store
-from orihon.stores.files import Refused
-from orihon.stores.maskkey import KEY_BYTES, kept_key
-from orihon.stores.migrations import bring_up_to_date
+from orihon.stores.files import MASK_KEY_BYTES, Refused, read_mask_key
+from orihon.stores.sql.migrations import bring_up_to_date
 from orihon.testing.samples import TOKEN
 
 SCRIPT = """
@@ -53,12 +52,12 @@ def test_another_store_has_another_key(url_at, tmp_path):
 def test_it_is_made_when_it_is_needed_and_for_its_owner_alone(kind, url_at, tmp_path):
     """A store in which no id was masked has no key."""
     with open_store(url_at(kind, tmp_path)) as store:
-        path = store.beside("mask.key")
+        path = store.sidecar_path("mask.key")
         store.sanitiser.id("call_1")
         assert not path.exists()
         store.sanitiser.id(TOKEN)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert path.stat().st_size == KEY_BYTES
+        assert path.stat().st_size == MASK_KEY_BYTES
         assert [one.name for one in path.parent.iterdir() if "mask.key." in one.name] == []
 
 
@@ -67,12 +66,12 @@ def test_a_key_that_is_none_is_said_so(tmp_path):
     (tmp_path / "mask.key").write_bytes(b"short")
     (tmp_path / "mask.key").chmod(0o600)
     with pytest.raises(Corrupt, match=r"mask\.key does not hold a key") as broken:
-        kept_key(tmp_path / "mask.key")
+        read_mask_key(tmp_path / "mask.key")
     assert "Remove it" in broken.value.hint
     (tmp_path / "mask.key").unlink()
     (tmp_path / "mask.key").symlink_to(tmp_path / "elsewhere")
     with pytest.raises((Refused, OrihonError)):
-        kept_key(tmp_path / "mask.key")
+        read_mask_key(tmp_path / "mask.key")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -85,7 +84,7 @@ def test_it_leaves_with_nothing(kind, url_at, tmp_path, monkeypatch):
     with orihon.open(url) as engine:
         with engine.start("local/x/issue/a") as task:
             task.add("user", "hello", key=TOKEN)
-        key = engine.store.beside("mask.key").read_bytes()
+        key = engine.store.sidecar_path("mask.key").read_bytes()
     for arguments in (
         ["export", task.uuid, "-o", "out/task.orihon", "--store", url],
         ["backup", "out/backup", "--store", url],

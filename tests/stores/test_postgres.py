@@ -16,10 +16,11 @@ import orihon
 from orihon.errors import NotFound, OrihonError, SchemaMismatch, StoreUnavailable, UsageError
 from orihon.records import Message
 from orihon.settings.schema import Settings
-from orihon.stores import migrations, open_store
+from orihon.stores import open_store
 from orihon.stores.base import Options, Query
-from orihon.stores.migrations import Migration, bring_up_to_date
-from orihon.stores.postgres_server import Server
+from orihon.stores.sql import migrations
+from orihon.stores.sql.migrations import Migration, bring_up_to_date
+from orihon.stores.sql.postgres_pool import Server
 from orihon.testing.contract import a_message, a_task
 from orihon.testing.postgres import schema
 
@@ -293,7 +294,7 @@ def test_odd_questions(url):
 def test_a_long_list_is_read_in_pages(url):
     """About a megabyte at a time, whatever the lines are like, and none is left out at the seams."""
     with open_store(url, Options(durability="os")) as store, store.lease((task := a_task()).uuid, create=task) as lease:
-        with lease.together():
+        with lease.batch():
             for number in range(3000):
                 lease.append(a_message("x" * (100_000 if number % 100 == 7 else 10)))
         sizes = []
@@ -313,15 +314,15 @@ def test_a_long_list_is_read_in_pages(url):
 def test_records_that_travel_together(url):
     """They count when the block ends, in one transaction; a row that is changed inside comes after them."""
     with open_store(url) as store, store.lease((task := a_task()).uuid, create=task) as lease:
-        with lease.together():
+        with lease.batch():
             numbers = [lease.append(a_message(f"{number}", key=f"k{number % 5}")) for number in range(10)]
             assert numbers == [1, 2, 3, 4, 5] * 2
-        with lease.together():
+        with lease.batch():
             lease.append(a_message("one"))
             assert len(list(store.read(task.uuid, Message))) == 5
             lease.update(activity="processing")
             assert len(list(store.read(task.uuid, Message))) == 6
-        with pytest.raises(ZeroDivisionError), lease.together():
+        with pytest.raises(ZeroDivisionError), lease.batch():
             lease.append(a_message("before the error"))
             _ = 1 / 0
         assert [message.content for message in store.read(task.uuid, Message)][5:] == ["one", "before the error"]
@@ -332,7 +333,7 @@ def test_nothing_is_held_while_the_caller_thinks(url, admin):
     """A reader that stopped in the middle, or a task at work, leaves no transaction open."""
     with orihon.open(url, settings=Settings()) as engine, engine.start("local/issue/x") as task:
         task.add("user", "Go.")
-        with task.lease.together():
+        with task.lease.batch():
             for number in range(1500):
                 task.lease.append(a_message(str(number)))
         reading = engine.store.read(task.uuid, Message)

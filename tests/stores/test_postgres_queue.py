@@ -12,9 +12,10 @@ import orihon
 from orihon.agent.queue import Job, claim, enqueue, iter_waiting, recover
 from orihon.ops.search import news
 from orihon.settings.schema import ContextInheritance, PauseResume, Settings
-from orihon.stores import open_store, postgres_queue
+from orihon.stores import open_store
 from orihon.stores.base import Options, Query
-from orihon.stores.fenced import TABLES
+from orihon.stores.sql import postgres_queue
+from orihon.stores.sql.store import TABLES
 
 JOB = Job(request="Go.", plan=False)
 WAIT_SECONDS = 30
@@ -225,8 +226,8 @@ def test_every_question_has_its_index(url):
         (postgres_queue.ABANDONED, (60, "%x%")),
         (postgres_queue.RESERVE, (30, ["a", "b"], ["a", "b"])),
     ]
-    from orihon.stores import postgres_lease  # noqa: PLC0415
-    from orihon.stores.postgres import NEWEST, PAGE, TAKE, TAKEN  # noqa: PLC0415
+    from orihon.stores.sql import postgres_lease  # noqa: PLC0415
+    from orihon.stores.sql.postgres import NEWEST, PAGE, TAKE, TAKEN  # noqa: PLC0415
 
     names = {"table": "messages", "number": "seq"}
     statements += [

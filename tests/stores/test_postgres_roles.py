@@ -14,7 +14,7 @@ from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import Filter, looks
-from orihon.stores.migrations import bring_up_to_date
+from orihon.stores.sql.migrations import bring_up_to_date
 from orihon.testing.contract import a_message, a_task, one_of_each
 
 
@@ -116,7 +116,7 @@ def test_a_worker_works_on_all(url, roles, filled):
             lease.update(add={"total_tokens": 1})
         task = a_task(user="carol")
         with store.lease(task.uuid, create=task) as lease:
-            with lease.together():
+            with lease.batch():
                 lease.append(a_message("one"))
             lease.put(b"data")
         store.delete(task.uuid)

@@ -5,10 +5,11 @@ import pytest
 from orihon.errors import NotFound
 from orihon.ops.doctor import examine
 from orihon.records import Message, Metadata
-from orihon.stores import open_store, postgres_sweeping
+from orihon.stores import open_store
 from orihon.stores.base import Query
-from orihon.stores.postgres import OWN_TABLES
-from orihon.stores.sweeping import PIECE_ROWS
+from orihon.stores.sql import postgres_sweeping
+from orihon.stores.sql.postgres import OWN_TABLES
+from orihon.stores.sql.sweeping import PIECE_ROWS
 from orihon.testing.contract import a_message, a_task
 
 MANY = 2 * PIECE_ROWS + 50
@@ -32,7 +33,7 @@ def store(url):
 def a_long_task(store, **fields):
     task = a_task(**fields)
     with store.lease(task.uuid, create=task) as lease:
-        with lease.together():
+        with lease.batch():
             for number in range(MANY):
                 lease.append(a_message(f"{number}"))
         for number in range(3):
@@ -77,7 +78,7 @@ def test_a_deletion_that_was_cut_short(store, url, monkeypatch, pieces):
     found = list(examine(url))
     assert not [finding for finding in found if finding.level == "problem"]
     assert [finding.where for finding in found if "interrupted" in finding.sentence] == [f"task {task.uuid}"]
-    store.tidy()
+    store.vacuum()
     assert left(store, task.uuid) == {}
 
 

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from orihon.stores.jsonl import JsonlStore
+from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing.samples import a_task
 
 COLUMNS = """

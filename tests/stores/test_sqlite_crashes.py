@@ -11,9 +11,9 @@ import pytest
 
 from orihon.errors import NotWritten, OutcomeUnknown
 from orihon.records import Message
-from orihon.stores import database
 from orihon.stores.base import Options
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.sql import database
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task
 
 PRELUDE = """
@@ -22,7 +22,7 @@ from pathlib import Path
 from orihon.errors import NotWritten, OutcomeUnknown
 from orihon.records import Message
 from orihon.stores.base import Options
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.sql.sqlite import SqliteStore
 
 def message(text, key=None):
     return Message(seq=0, role="user", content=text, timestamp="", tokens=0, key=key)
@@ -122,7 +122,9 @@ def test_sixteen_processes_share_a_file(path):
 @pytest.mark.slow
 def test_sixteen_processes_make_a_file(path):
     """A file that all of them want to make first is made once."""
-    script = "from pathlib import Path; from orihon.stores.sqlite import SqliteStore; SqliteStore(Path({!r})).close()"
+    script = (
+        "from pathlib import Path; from orihon.stores.sql.sqlite import SqliteStore; SqliteStore(Path({!r})).close()"
+    )
     command = [sys.executable, "-c", script.format(str(path))]
     makers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(16)]
     assert [maker.communicate()[1] for maker in makers] == [""] * 16

@@ -16,18 +16,18 @@ import pytest
 from orihon import codec
 from orihon.errors import Corrupt, LeaseLost, SchemaMismatch, StoreUnavailable
 from orihon.records import Message, ToolCall
-from orihon.stores import database
 from orihon.stores.base import Options
-from orihon.stores.database import Database
 from orihon.stores.files import Refused
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.sql import database
+from orihon.stores.sql.database import Database
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task, one_of_each
 
 STEPS = """
 import os, sys
 from pathlib import Path
 from orihon.stores.base import Options
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing.contract import a_message, a_task
 
 def step(name):

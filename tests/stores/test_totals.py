@@ -9,12 +9,12 @@ from typing import get_args
 import msgspec
 import pytest
 
-from orihon.stores import open_store, recovery
-from orihon.stores.base import Order, Query
-from orihon.stores.database import SCHEMA_VERSION
-from orihon.stores.newrow import first_row
-from orihon.stores.rows import COLUMNS, SELECTED, insert
-from orihon.stores.totals import summed
+from orihon.records import TaskRow
+from orihon.stores import open_store
+from orihon.stores.base import Order, Query, sum_rows
+from orihon.stores.jsonl import recovery
+from orihon.stores.sql.database import SCHEMA_VERSION
+from orihon.stores.sql.rows import COLUMNS, SELECTED, insert
 from orihon.testing.samples import a_message, a_task
 
 
@@ -33,7 +33,7 @@ def a_row(chance):
     status = chance.choice(["running", "completed", "failed"])
     ended = {"completed_at": began.replace("T10", "T11")} if status != "running" else {}
     return msgspec.structs.replace(
-        first_row(about, status, fence=0), uuid=str(uuids.UUID(int=chance.getrandbits(128))), started_at=began,
+        TaskRow.new(about, status), uuid=str(uuids.UUID(int=chance.getrandbits(128))), started_at=began,
         total_tokens=chance.randrange(1000), size_bytes=chance.randrange(9999), message_count=chance.randrange(99),
         packed_bytes=chance.choice([None, 7]), **ended,
     )  # fmt: skip
@@ -49,7 +49,7 @@ QUERIES = [
 def check(store):
     for query in QUERIES:
         for by in ("status", "user", "day"):
-            fast, slow = store.totals(query, by), summed(store.find(query), by)
+            fast, slow = store.totals(query, by), sum_rows(store.find(query), by)
             assert {name: (sums.tasks, sums.tokens, sums.size_bytes, sums.packed_bytes, sums.messages, sums.timed,
                            round(sums.seconds, 2)) for name, sums in fast.items()} == {
                     name: (sums.tasks, sums.tokens, sums.size_bytes, sums.packed_bytes, sums.messages, sums.timed,

@@ -19,11 +19,11 @@ import orihon
 from orihon.errors import Conflict, NotFound
 from orihon.records import Event
 from orihon.settings.schema import Settings
-from orihon.stores import database
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.jsonl_lease import JsonlLease
-from orihon.stores.sqlite import SqliteStore
-from orihon.stores.sqlite_lease import SqliteLease
+from orihon.stores.jsonl.lease import JsonlLease
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.sql import database
+from orihon.stores.sql.sqlite import SqliteStore
+from orihon.stores.sql.sqlite_lease import SqliteLease
 from orihon.task.summaries import ASIDE_KEY
 from support.replies import KEY, TOOLS, saying
 

@@ -302,7 +302,7 @@ def test_a_record_made_by_hand(task):
     task.lease.append(said)
     assert newest(task).content == "red"
     assert newest(task).unknown == {"x": 3}
-    with pytest.raises(UsageError, match="cannot be stored so"):
+    with pytest.raises(UsageError, match="cannot be stored"):
         task.lease.append(Message(seq=0, role="user", content="x", timestamp="", tokens=0, is_error=object()))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import orihon
 from orihon.settings.schema import Lease, Settings
-from orihon.stores.state import DIRECTORIES
+from orihon.stores.jsonl.layout import DIRECTORIES
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 LONG = "I changed the total in basket.py. " * 60  # more than is told whole in a final summary

@@ -18,9 +18,9 @@ from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
 from orihon.records import Event, Message, TaskRow
 from orihon.stores.base import Query, Store
-from orihon.stores.home import data_home
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.files import data_home
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.sql.sqlite import SqliteStore
 
 SYSTEM = "orihon:system"
 AROUND = 60  # characters on each side of what was found
@@ -140,7 +140,7 @@ def shadow_place(store: Store, uuid: str) -> Path:
     if isinstance(store, JsonlStore):
         return store.path_of(uuid) / SHADOW
     if isinstance(store, SqliteStore):
-        return store.beside(SHADOW) / uuid
+        return store.sidecar_path(SHADOW) / uuid
     if store.url == "memory:":
         return Path(tempfile.gettempdir()) / f"orihon-{os.getuid()}-{uuid}"
     return data_home() / SHADOW / uuid

@@ -11,8 +11,7 @@ from orihon.ops.access import require_admin
 from orihon.ops.copy import Copied, copy_tasks
 from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
-from orihon.stores import open_store, options_of
-from orihon.stores.presence import require
+from orihon.stores import open_store, require_store, store_options
 
 FAILED = Conflict.exit_code
 
@@ -41,13 +40,13 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     """
     settings = load()
     require_admin(settings, "copy a store", source, command="copy")
-    require(source)
+    require_store(source)
     if target == "memory:":
         raise UsageError(
             "A copy in memory ends with this command.",
             hint="Copy to a directory, to sqlite:///FILE or to postgresql://HOST/DATABASE.",
         )
-    options = options_of(settings)
+    options = store_options(settings)
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 
         def on_progress(counter: ProgressCounter) -> None:

@@ -8,7 +8,7 @@ from orihon.cli.output import say_json, say_line
 from orihon.errors import UsageError
 from orihon.ops.access import require_admin
 from orihon.settings.load import load
-from orihon.stores import is_postgres, need_psycopg
+from orihon.stores import is_postgres, require_psycopg
 
 
 @click.command()
@@ -40,8 +40,8 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
     if user is not None and role is None:
         raise UsageError("--user says what a role may see, and there is none.", hint="Add --role NAME.")
-    need_psycopg()
-    from orihon.stores.migrations import bring_up_to_date  # noqa: PLC0415
+    require_psycopg()
+    from orihon.stores.sql.migrations import bring_up_to_date  # noqa: PLC0415
 
     done = bring_up_to_date(place, role=role, user=user)
     if as_json:

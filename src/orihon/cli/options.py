@@ -32,12 +32,12 @@ def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     from orihon.ops.access import open_authorized_store  # noqa: PLC0415
     from orihon.settings.load import load  # noqa: PLC0415 - only a shell that completes needs it
     from orihon.stores.base import Query  # noqa: PLC0415
-    from orihon.stores.lookup import asked  # noqa: PLC0415
+    from orihon.stores.lookup import describe_query  # noqa: PLC0415
 
     try:
         with open_authorized_store(load(), ctx.params.get("url"), command="completion") as authorized:
             query = Query(uuid=incomplete or None, limit=COMPLETED)
-            authorized.record_access("tasks", query=asked(query))
+            authorized.record_access("tasks", query=describe_query(query))
             return [row.uuid for row in authorized.rows(query)]
     except OrihonError:  # no store, no ids: a Tab is not the place for a message
         return []

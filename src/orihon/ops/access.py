@@ -21,12 +21,10 @@ from orihon.access import NOBODY, Principal, Trail, confined, principal
 from orihon.errors import AccessDenied, NotFound
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
-from orihon.stores import open_store, options_of
+from orihon.stores import open_store, require_store, store_options
 from orihon.stores.audit import Audit, audit_of, write_denial
-from orihon.stores.base import Query, Store
+from orihon.stores.base import GroupBy, Query, Store, Totals
 from orihon.stores.lookup import find_row, visible_rows
-from orihon.stores.presence import require
-from orihon.stores.totals import By, Totals
 
 if TYPE_CHECKING:
     from orihon.engine import Engine
@@ -59,12 +57,12 @@ class AccessGate:
         """Return an engine that shows the caller's tasks only."""
         from orihon.engine import Engine  # noqa: PLC0415 - lists and counts need not load it
 
-        store = open_store(self.url, options_of(self.settings))
+        store = open_store(self.url, store_options(self.settings))
         trail = Trail(audit_of(store), self.principal, self.command)
         return Engine(store, self.settings, user=self.principal.scope, trail=trail)
 
     def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
-        write_denial(self.url, options_of(self.settings), caller, self.command, action, **details)
+        write_denial(self.url, store_options(self.settings), caller, self.command, action, **details)
         raise error
 
 
@@ -92,7 +90,7 @@ class AuthorizedStore:
         """Return the rows that the caller may see, newest first."""
         return visible_rows(self.store, query or Query(), self.principal.scope)
 
-    def totals(self, query: Query, by: By) -> dict[str, Totals]:
+    def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
         """Return the sums over the rows that the caller may see."""
         if self.principal.admin:
             return self.store.totals(query, by)
@@ -144,6 +142,6 @@ def open_authorized_store(
     """Open the store at `url`, by default that of the settings. Without `create` it must exist."""
     gate = AccessGate(settings, url, command=command)
     if not create:
-        require(gate.url)
-    store = open_store(gate.url, options_of(settings))
+        require_store(gate.url)
+    store = open_store(gate.url, store_options(settings))
     return AuthorizedStore(store, gate.principal, command=command, audit=audit_of(store))

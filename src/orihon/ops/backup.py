@@ -41,7 +41,6 @@ from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.task_file import open_task_file, write_task_file
 from orihon.records import Status, TaskRow
 from orihon.stores.base import Query, Store
-from orihon.stores.checks import checked
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     create_file,
@@ -54,8 +53,9 @@ from orihon.stores.files import (
     warn_if_open,
     write_all,
 )
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.lockfile import LockFile
+from orihon.stores.jsonl.lock_file import LockFile
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.validation import validate_task_id
 from orihon.task.lifecycle import ENDED
 
 VERSION = 1
@@ -517,7 +517,7 @@ def _parse_manifest(path: Path, lines: Iterator[bytes]) -> Iterator[Entry]:
                 _refuse(path, "its checksum is wrong")
             return
         entry = _decode(path, line, Entry)
-        checked(entry.uuid)
+        validate_task_id(entry.uuid)
         if entry.sort_key >= before:
             _refuse(path, f"task {entry.uuid} is out of order or appears twice")
         before, count = entry.sort_key, count + 1
@@ -549,7 +549,7 @@ def _is_complete(generation: Path) -> bool:
 
 
 def _file_path(generation: Path, uuid: str) -> Path:
-    return generation / TASKS / f"{checked(uuid)}.orihon"
+    return generation / TASKS / f"{validate_task_id(uuid)}.orihon"
 
 
 def _checksum(path: Path) -> tuple[int, str]:

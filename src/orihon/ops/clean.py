@@ -147,7 +147,7 @@ def clean(
                 progress.add(tasks=1)
     cleaned.kept, _ = store.count(msgspec.structs.replace(rules.due_but_kept(now), user=user))
     if not dry_run:
-        store.tidy()
+        store.vacuum()
         if cleaned.deleted or cleaned.reduced:
             purge(store)
         authorized.record_access(

@@ -32,7 +32,6 @@ from orihon.stores import is_postgres
 from orihon.stores.base import LISTS, Lease, Problem, Store
 from orihon.stores.files import Refused
 from orihon.stores.lookup import find_row
-from orihon.stores.numbers import newest
 
 R = TypeVar("R", bound=Record)
 BlobOwner = TypeVar("BlobOwner", Message, Part, Call)
@@ -175,7 +174,7 @@ class TaskCopy:
 
     def run(self) -> CopiedTask:
         """Copy and compare. Raise Conflict if the target has something else; then it is unchanged."""
-        last_numbers = {kind: newest(self.source, self.uuid, kind) for kind in KINDS}
+        last_numbers = {kind: self.source.last_number(self.uuid, kind) for kind in KINDS}
         if self.row.lease_owner is not None:
             self.notes.append("It has a writer at the source; later records are not copied.")
         appended = 0
@@ -184,7 +183,7 @@ class TaskCopy:
             if not is_new:
                 self._compare(last_numbers)
             if is_new or self._missing:
-                with self._writer().together():
+                with self._writer().batch():
                     appended = self._compare(last_numbers, write=True).appended
             self._copy_row()
         finally:

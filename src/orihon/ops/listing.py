@@ -10,9 +10,8 @@ import msgspec
 
 from orihon.ops.access import AuthorizedStore
 from orihon.records import Message, Record, Status, Summary, TaskRow
-from orihon.stores.base import Query
-from orihon.stores.lookup import asked
-from orihon.stores.totals import seconds_of
+from orihon.stores.base import Query, duration_seconds
+from orihon.stores.lookup import describe_query
 from orihon.task.lifecycle import ENDED
 from orihon.task.reader import Reader
 
@@ -66,7 +65,7 @@ def list_tasks(authorized: AuthorizedStore, query: Query) -> TaskPage:
     """Return the tasks that match a query. The query has a limit."""
     limit = query.limit or 0
     rows = list(authorized.rows(msgspec.structs.replace(query, limit=limit + 1)))
-    authorized.trail.asked("tasks", query.user, query=asked(query))
+    authorized.trail.asked("tasks", query.user, query=describe_query(query))
     return TaskPage([make_listing(row) for row in rows[:limit]], query.offset, len(rows) > limit)
 
 
@@ -141,4 +140,4 @@ def _elapsed_seconds(row: TaskRow) -> float | None:
     if row.completed_at is None:
         now = datetime.now(UTC).isoformat()
         row = msgspec.structs.replace(row, completed_at=now if row.status == "running" else row.updated_at)
-    return seconds_of(row)
+    return duration_seconds(row)

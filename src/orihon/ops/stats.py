@@ -18,12 +18,11 @@ from orihon.errors import NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Status
-from orihon.stores.archiving import size_of
-from orihon.stores.base import Query
+from orihon.stores.base import Query, Totals
 from orihon.stores.files import Refused, directory_handle
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.lookup import asked
-from orihon.stores.totals import Totals
+from orihon.stores.jsonl.archive import size_of
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.lookup import describe_query
 from orihon.task.lifecycle import ENDED
 
 MONTH_DAYS = 30
@@ -85,7 +84,7 @@ def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: date
     """Return the statistics of the tasks that match a query."""
     by_status = authorized.totals(query, "status")
     by_user, by_day = authorized.totals(query, "user"), authorized.totals(query, "day")
-    authorized.trail.asked("statistics", query.user, query=asked(query))
+    authorized.trail.asked("statistics", query.user, query=describe_query(query))
     total = _sum(by_status.values())
     ended = _sum(totals for status, totals in by_status.items() if status in ENDED)
     return Statistics(

@@ -39,10 +39,9 @@ from orihon.ops.copy import CopiedTask, TaskCopy, reporting_to
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Blob, Event, Metadata, PlanEntry, Record, Status, TaskRow
 from orihon.stores.base import FORMAT, LISTS, Lease, Options, Problem, Query, Store
-from orihon.stores.checks import checked, checked_task
 from orihon.stores.files import disk_errors, open_file, sync, sync_directory
 from orihon.stores.lookup import row_if_there
-from orihon.stores.newrow import first_row
+from orihon.stores.validation import validate_new_task, validate_task_id
 
 VERSION = 1
 MAGIC = b"\x1f\x8b"
@@ -158,7 +157,7 @@ class TaskFile(Store):
     def rename(self, **changes: Any) -> None:
         """Present the task with another `uuid` or `user`."""
         content = self.content
-        checked(changes.get("uuid", content.row.uuid))
+        validate_task_id(changes.get("uuid", content.row.uuid))
         content.metadata = msgspec.structs.replace(content.metadata, **changes)
         content.row = msgspec.structs.replace(content.row, **changes)
 
@@ -227,8 +226,8 @@ class TaskFile(Store):
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         if create is None or self._writer is not None or self._content is not None:
             raise Conflict(f"{self.path} is written only once.", hint="Export the task to another file.")
-        create = checked_task(uuid, create, self.sanitiser)
-        self._writer = TaskFileLease(self, create, first_row(create, status, fence=0))
+        create = validate_new_task(uuid, create, self.sanitiser)
+        self._writer = TaskFileLease(self, create, TaskRow.new(create, status))
         return self._writer
 
     def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
@@ -370,7 +369,7 @@ class _Content:
                 f"{self.path} has version {header.version} of the portable format; this version knows {VERSION}.",
                 hint="Use the version of Orihon that wrote it.",
             )
-        self.uuid = checked(header.uuid)
+        self.uuid = validate_task_id(header.uuid)
 
     def _read_line(self, line: bytes, span: Span) -> None:
         match = _NAME.match(line)

@@ -1,4 +1,4 @@
-"""Where bytes live: `open_store(url)` gives the store that a URL names.
+"""Open the store that a URL names.
 
 logs/contexts               plain files in a directory (the default)
 sqlite:///contexts.db       everything in one SQLite file
@@ -8,6 +8,7 @@ memory:                     nothing outlives the process
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,14 +20,16 @@ from orihon.settings.schema import Settings
 if TYPE_CHECKING:
     from orihon.stores.base import Options, Store
 
-__all__ = ["is_postgres", "need_psycopg", "open_store", "options_of"]
+__all__ = ["is_postgres", "is_store_directory", "open_store", "require_psycopg", "require_store", "store_options"]
 
 SCHEMES = "a directory, sqlite:///FILE, postgresql://HOST/DATABASE, or memory:"
+SQLITE_PREFIX = "sqlite:///"
+MARKS = ("tasks.db", "pending", "running", "paused", "completed")  # what the directory of a store contains
 
 
-def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
-    """How a store behaves by the settings; the secrets that the process was given are known to it literally."""
-    from orihon.ingest import sanitiser_for  # noqa: PLC0415 - only what is used is loaded
+def store_options(settings: Settings, environ: Mapping[str, str] | None = None) -> Options:
+    """Return the options that the settings ask for. Secrets in the environment are masked literally."""
+    from orihon.ingest import sanitiser_for  # noqa: PLC0415 - `import orihon` stays cheap
     from orihon.stores.base import Options  # noqa: PLC0415
 
     sanitiser = sanitiser_for(settings, environ)
@@ -41,8 +44,8 @@ def options_of(settings: Settings, environ: Mapping[str, str] | None = None) -> 
 
 
 def open_store(url: str | Path, options: Options | None = None) -> Store:
-    """Open the store that a URL or a path names; it is made if it is not there."""
-    options = options or options_of(Settings())
+    """Open the store that a URL or a path names. A missing store is created."""
+    options = options or store_options(Settings())
     text = str(url)
     scheme, separator, rest = text.partition(":")
     if not text or "\0" in text:
@@ -52,31 +55,57 @@ def open_store(url: str | Path, options: Options | None = None) -> Store:
 
         return MemoryStore(options=options)
     if is_postgres(text):
-        need_psycopg()
-        from orihon.stores.postgres import PostgresStore  # noqa: PLC0415
+        require_psycopg()
+        from orihon.stores.sql.postgres import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(text, options)
     if sys.platform == "win32":
         raise UsageError("Files cannot be locked safely on Windows.", hint="Use PostgreSQL there: postgresql://…")
-    if scheme == "sqlite" and rest.startswith("///") and rest != "///":
-        from orihon.stores.sqlite import SqliteStore  # noqa: PLC0415
+    if text.startswith(SQLITE_PREFIX) and text != SQLITE_PREFIX:
+        from orihon.stores.sql.sqlite import SqliteStore  # noqa: PLC0415
 
-        return SqliteStore(Path(rest.removeprefix("///")), options)
+        return SqliteStore(Path(text.removeprefix(SQLITE_PREFIX)), options)
     if separator and ("//" in rest or scheme in {"sqlite", "postgresql", "postgres"}):
         raise UsageError(f"There is no store for {scheme}: URLs of this form.", hint=f"Allowed are {SCHEMES}.")
-    from orihon.stores.jsonl import JsonlStore  # noqa: PLC0415
+    from orihon.stores.jsonl.store import JsonlStore  # noqa: PLC0415
 
     return JsonlStore(Path(text), options)
 
 
 def is_postgres(url: str) -> bool:
-    """Whether a URL names a PostgreSQL database."""
+    """Return whether a URL names a PostgreSQL database."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
-def need_psycopg() -> None:
-    """Say what is missing, where PostgreSQL is to be used without its driver."""
+def require_psycopg() -> None:
+    """Raise UsageError if the driver for PostgreSQL is not installed."""
     try:
         import psycopg  # noqa: F401, PLC0415
     except ImportError as error:
         raise UsageError(f"PostgreSQL needs psycopg: {error}.", hint="pip install 'orihon[postgres]'") from error
+
+
+def require_store(url: str) -> None:
+    """Raise UsageError if there is no store at this URL. Nothing is created."""
+    if url == "memory:":
+        return
+    if is_postgres(url):
+        require_psycopg()
+        return  # connecting tells whether it exists
+    is_file = url.startswith(SQLITE_PREFIX)
+    path = Path(url.removeprefix(SQLITE_PREFIX))
+    hint = "`orihon config` shows where the store is."
+    if "\0" in url or (not is_file and "://" in url):
+        raise UsageError(f"There is no store for {url!a}.", hint=f"Allowed are {SCHEMES}.")
+    if path.is_symlink():
+        raise UsageError(f"{path} is a symbolic link, which Orihon does not follow.", hint="Name the store itself.")
+    if is_file and not path.is_file():
+        raise UsageError(f"There is no file {path}.", hint=hint)
+    if not is_file and not is_store_directory(path):
+        reason = "there is no tasks.db and no running/ in it" if path.is_dir() else "there is no such directory"
+        raise UsageError(f"{path} is not a store: {reason}.", hint=hint)
+
+
+def is_store_directory(path: Path) -> bool:
+    """Return whether a directory is a store of plain files, or what is left of one."""
+    return path.is_dir() and any(os.path.lexists(path / name) for name in MARKS)

@@ -27,14 +27,13 @@ from orihon.access import Principal, Trail
 from orihon.coerce import decode_json
 from orihon.errors import StoreError, UsageError
 from orihon.ingest import Sanitiser
-from orihon.stores import is_postgres, open_store
+from orihon.stores import is_postgres, open_store, require_store
 from orihon.stores.base import Options, Store
 from orihon.stores.files import disk_errors, open_file, write_all
-from orihon.stores.presence import require
 
 if TYPE_CHECKING:
-    from orihon.stores.postgres import PostgresStore
-    from orihon.stores.postgres_server import Server
+    from orihon.stores.sql.postgres import PostgresStore
+    from orihon.stores.sql.postgres_pool import Server
 
 log = logging.getLogger("orihon")
 
@@ -108,7 +107,7 @@ class AuditTable(Audit):
 def write_denial(url: str, options: Options, who: Principal, through: str, at: str, **what: Any) -> None:
     """Write a refused attempt to the audit of a store, if the store is there."""
     try:
-        require(url)
+        require_store(url)
     except UsageError:
         return  # without a store there is no audit
     try:
@@ -178,5 +177,5 @@ def audit_of(store: Store) -> Audit | None:
     """The audit of a store; one that lives in memory has none."""
     if is_postgres(store.url):
         return AuditTable(cast("PostgresStore", store).server, store.sanitiser)
-    path = store.beside("audit.jsonl")
+    path = store.sidecar_path("audit.jsonl")
     return None if path is None else AuditFile(path, store.sanitiser)

@@ -1,37 +1,38 @@
-"""The contract of a store: ten verbs, and what each of them promises.
+"""The store contract: what a backend must implement and what callers may rely on.
 
-A store keeps tasks. Of each task it keeps the metadata, the row, numbered lists of records (messages, summaries, tool
-calls, events, plan entries), and blobs. Readers need nothing and never wait. A writer holds the task's lease; there
-is at most one, and the store refuses whoever lost his.
+A store keeps tasks. Of each task it keeps the metadata, a row, numbered lists of records (messages, summaries, tool
+calls, events, folds, plan entries) and blobs. Readers need no lease and never wait. A writer holds the lease of the
+task. There is at most one writer; one that lost its lease is refused.
 
-    store.lease(uuid)      the right to write a task, also a new one; LeaseHeld names who has it
+    store.lease(uuid)      the right to write a task, or to create it; LeaseHeld names the holder
     store.find(query)      rows, newest first
     store.read(uuid, kind) records of one kind in order, in bounded memory
-    store.blob(uuid, sha)  bytes, checked against their name
-    store.delete(uuid)     the task is gone, and so is its row; or all but what a later task inherits
-    store.close()
-    lease.append(record)   when it returns, kill -9 cannot take the record back
-    lease.put(data)        a blob, on disk before a line can name it
-    lease.update(...)      the row; a new status moves the task; counters are added to, not set
-    lease.sync()           when it returns, a power cut cannot take back what was appended
-    lease.close()          the lease is free; everything is synced
+    store.blob(uuid, sha)  bytes, checked against their hash
+    store.delete(uuid)     remove a task and its row, or everything but what a later task inherits
+    lease.append(record)   when it returns, the record survives kill -9
+    lease.put(data)        store a blob; it is on disk before a line can name it
+    lease.update(...)      change the row; a new status moves the task; counters are incremented
+    lease.sync()           when it returns, everything appended survives a power cut
+    lease.close()          sync, and release the lease
 
-What comes in passes the sanitiser (cleaned and masked) and is stamped with number, time and tokens where these are not
-given. Numbers grow by one; a record that brings its own number (a copy of another store's) may leave a gap, never go
-back. Two calls of `append` with the same `key` store one message, as long as the first is among the newest 1,000.
+`append` sanitises a record (cleans and masks it) and fills in number, time and tokens where they are missing. Numbers
+grow by one. A record that brings its own number, as copies do, may leave a gap but never go back. Two calls of `append`
+with the same `key` store one message, as long as the first is among the newest 1,000.
 
-Errors say what happened to the record: NotWritten (it is not there), OutcomeUnknown (it may be; repeat it with its key
-and it is there once), LeaseLost (somebody else writes this task now; nothing was written).
+Errors say what happened to the record: NotWritten (it is not stored), OutcomeUnknown (it may be stored; repeat the call
+with its key and it is stored once), LeaseLost (another process writes this task now; nothing was written).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -55,10 +56,9 @@ from orihon.records import (
     ToolCall,
 )
 from orihon.redaction import KnownSecrets
-from orihon.stores.checks import checked_changes
-from orihon.stores.queue import Queue
-from orihon.stores.spill import spilled
-from orihon.stores.totals import By, Totals, summed
+from orihon.stores.blobs import offload_large_parts
+from orihon.stores.files import new_mask_key, read_mask_key
+from orihon.stores.validation import validate_changes
 from orihon.tokens import Counter, counter
 
 log = logging.getLogger("orihon")
@@ -69,6 +69,7 @@ REMEMBERED_KEYS = 1000
 R = TypeVar("R", bound=Record)
 Durability = Literal["os", "turn", "message"]
 Order = Literal["created", "duration", "tokens", "calls", "messages", "size"]
+GroupBy = Literal["status", "user", "day"]
 
 # the name of each list, and the field that numbers it
 LISTS: dict[type[Record], tuple[str, str]] = {
@@ -89,7 +90,7 @@ class Problem(msgspec.Struct, frozen=True):
     where: str
     line: int
     reason: str
-    list: str = ""  # which list of the task it is
+    list: str = ""  # the name of the list
 
     def __str__(self) -> str:
         return f"{self.where}, line {self.line}: {self.reason}" if self.line else f"{self.where}: {self.reason}"
@@ -102,14 +103,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 30
     expiry_seconds: float = 60
     known: KnownSecrets | None = None
-    kinds: frozenset[str] | None = None  # of secrets that are masked; None means all
+    kinds: frozenset[str] | None = None  # kinds of secrets to mask; None means all
     report: Callable[[Problem], None] | None = None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows; every condition that is given must hold."""
+    """Conditions on rows. All that are given must hold."""
 
-    uuid: str | None = None  # also its beginning
+    uuid: str | None = None  # an id, or its beginning
     status: tuple[Status, ...] = ()
     user: str | None = None
     key: str | None = None
@@ -118,7 +119,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     created_to: str | None = None
     completed_from: str | None = None
     ended_from: str | None = None
-    ended_before: str | None = None  # and ended; one that does not say when counts from its beginning
+    ended_before: str | None = None  # an ended task without an end time counts from its creation
     reason: str | None = None  # why it paused or ended
     kept: bool | None = None
     archived: tuple[Archived, ...] = ()
@@ -126,12 +127,111 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     offset: int = 0
 
+    def sanitised(self, sanitiser: Sanitiser) -> Query:
+        """Return the query with users and keys as they are stored."""
+        names = {"user": self.user, "task_key": self.key, "linked_key": self.linked}
+        stored = sanitiser.row_changes(names)
+        if stored == names:
+            return self
+        return msgspec.structs.replace(self, user=stored["user"], key=stored["task_key"], linked=stored["linked_key"])
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """Sums over tasks."""
+
+    tasks: int = 0
+    messages: int = 0
+    tokens: int = 0
+    llm_calls: int = 0
+    tool_calls: int = 0
+    compressions: int = 0
+    timed: int = 0  # tasks that began and ended; `seconds` is the sum of their durations
+    seconds: float = 0
+    size_bytes: int = 0
+    packed_bytes: int = 0  # like `size_bytes`, with archived tasks at their compressed size
+    summaries: int = 0
+    summary_failures: int = 0
+    summarised_tokens: int = 0
+    summary_tokens: int = 0
+
+    def add(self, other: Totals) -> None:
+        """Add other sums to these."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def sum_rows(rows: Iterable[TaskRow], by: GroupBy) -> dict[str, Totals]:
+    """Return the sums of each group, computed row by row."""
+    totals: dict[str, Totals] = {}
+    for row in rows:
+        group = {"status": row.status, "user": row.user or "", "day": row.created_at[:10]}[by]
+        totals.setdefault(group, Totals()).add(_count_row(row))
+    return totals
+
+
+def duration_seconds(row: TaskRow) -> float | None:
+    """Return how long a task took; None if it has not begun and ended."""
+    try:
+        began, ended = (datetime.fromisoformat(moment or "") for moment in (row.started_at, row.completed_at))
+        return (ended - began).total_seconds()
+    except (ValueError, TypeError):  # a missing time, or one that was edited
+        return None
+
+
+def _count_row(row: TaskRow) -> Totals:
+    seconds = duration_seconds(row)
+    return Totals(
+        tasks=1,
+        messages=row.message_count,
+        tokens=row.total_tokens,
+        llm_calls=row.llm_call_count,
+        tool_calls=row.tool_call_count,
+        compressions=row.compression_count,
+        timed=seconds is not None,
+        seconds=seconds or 0,
+        size_bytes=row.size_bytes,
+        packed_bytes=row.size_bytes if row.packed_bytes is None else row.packed_bytes,
+        summaries=row.summary_count,
+        summary_failures=row.summary_failures,
+        summarised_tokens=row.summarised_tokens,
+        summary_tokens=row.summary_tokens,
+    )
+
+
+class Queue:
+    """The queue of a store. This one looks at all tasks; a store that many machines share does better."""
+
+    reserves: ClassVar[bool] = False  # whether `reserve` keeps a task from other workers
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def waiting(self) -> Iterator[TaskRow]:
+        """Return pending tasks; of each user at least the next ones."""
+        return self.store.find(Query(status=("pending",)))
+
+    def abandoned(self) -> Iterator[TaskRow]:
+        """Return tasks whose holder may be gone. Taking the lease tells for certain."""
+        return self.store.find(Query(status=("running",)))
+
+    def reserve(self, uuids: Sequence[str]) -> str | None:
+        """Reserve the first uuid that is not reserved yet; return None if there is none."""
+        return next(iter(uuids), None)
+
+    def release(self, uuid: str) -> None:
+        """End the reservation of a task."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until a task is put into the queue, at most for some seconds; return whether one was."""
+        time.sleep(seconds)
+        return False
+
 
 class Store(ABC):
     """Where the bytes of tasks live."""
 
-    leases_expire: ClassVar[bool]  # or are they held until the holder gives them back or dies?
-    archives: ClassVar[bool] = False  # whether `archive` can make a task smaller
+    leases_expire: ClassVar[bool]  # False: a lease is held until its holder releases it or dies
+    archives: ClassVar[bool] = False  # whether `archive` can compress a task
 
     def __init__(self, url: str, options: Options | None = None) -> None:
         self.url = url
@@ -140,105 +240,117 @@ class Store(ABC):
 
     @abstractmethod
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
-        """Take the right to write a task; with `create`, make the task first."""
+        """Take the right to write a task; with `create`, create the task first."""
 
     @abstractmethod
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        """Rows, the newest first."""
+        """Return rows, newest first."""
 
     @abstractmethod
     def blob(self, uuid: str, sha256: str) -> bytes:
-        """The bytes of a blob; Corrupt when they are not those that were put there."""
+        """Return the bytes of a blob; raise Corrupt if they do not match the hash."""
 
     @abstractmethod
     def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
-        """Remove a task whole; with `stub`, all but its metadata and its row. One that is written now is LeaseHeld.
+        """Delete a task; with `stub`, keep its metadata and its row.
 
-        One that was written since its row had this `fence` is a Conflict.
+        Raise LeaseHeld if the task is being written, Conflict if it was written since its row had this `fence`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections. Leases are closed before."""
+        """Close leases, files and connections."""
 
     @abstractmethod
     def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
-        """Lines of one list with their places, from number `first` on at the latest; a negative one is from the end."""
+        """Return the lines of one list with their positions, beginning at number `first` or before.
+
+        A negative `first` counts from the end.
+        """
 
     def read(self, uuid: str, kind: type[R], *, first: int = 1, last: int | None = None) -> Iterator[R]:
-        """Records in order; what cannot be read is reported and does not hide what follows."""
+        """Return records in order. An unreadable line is reported and does not hide the lines after it."""
         name, field = LISTS[kind]
         before = newest = 0  # the numbers of the last two records
-        for place, line in self.lines(uuid, name, first, last):
+        for position, line in self.lines(uuid, name, first, last):
             try:
                 record = codec.decode_line(line, kind)
             except Corrupt as error:
-                self.report(self.problem(uuid, name, place, error.message))
+                self.report(self.problem(uuid, name, position, error.message))
                 continue
             number = getattr(record, field) if field else 1
             if number <= before or number == newest:
-                self.report(self.problem(uuid, name, place, f"the line repeats number {number} and is left out"))
+                reason = f"the line repeats number {number} and is left out"
+                self.report(self.problem(uuid, name, position, reason))
                 continue
-            if number < newest:  # the one before it was too high, and must not hide those that follow
-                self.report(self.problem(uuid, name, place, f"number {number} comes after number {newest}"))
+            if number < newest:  # the number before was too high and must not hide what follows
+                self.report(self.problem(uuid, name, position, f"number {number} comes after number {newest}"))
             elif last is not None and last < number <= newest + 1:
                 return
             before, newest = min(newest, number - 1), number
             if first <= number and (last is None or number <= last):
                 yield record
 
-    def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
-        """What is wrong at a place that `lines` gave."""
-        return Problem(uuid, name, place, reason, name)
+    def last_number(self, uuid: str, kind: type[Record]) -> int:
+        """Return the highest number of a list, also if lines at its end are broken; 0 if the list is empty."""
+        _, field = LISTS[kind]
+        for first in (-1, -64, 1):
+            number: int = max((getattr(record, field) for record in self.read(uuid, kind, first=first)), default=0)
+            if number:
+                return number
+        return 0
+
+    def problem(self, uuid: str, name: str, position: int, reason: str) -> Problem:
+        """Return the problem at a position that `lines` gave."""
+        return Problem(uuid, name, position, reason, name)
 
     def report(self, problem: Problem) -> None:
-        """Say what could not be read, where the caller wants to hear it, else in the log."""
+        """Pass a problem to `Options.report`, else log it."""
         if self.options.report is not None:
             self.options.report(problem)
         else:
             log.warning("[uuid:%s] %s", problem.uuid[:8], problem)
 
-    def totals(self, query: Query, by: By) -> dict[str, Totals]:
-        """What the rows add up to, group by group; a store that can sum does it itself."""
-        return summed(self.find(query), by)
+    def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
+        """Return the sums over the rows of a query, by group."""
+        return sum_rows(self.find(query), by)
 
     def count(self, query: Query) -> tuple[int, int]:
-        """How many tasks there are, and how many bytes they have; limit and offset do not count."""
+        """Return the number of tasks and the bytes that they take, regardless of limit and offset."""
         sizes = [row.size_bytes if row.packed_bytes is None else row.packed_bytes for row in self.find(query)]
         return len(sizes), sum(sizes)
 
     def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
-        """Keep an ended task in less room, and read it as before; its bytes before and after. Refused like `delete`."""
+        """Compress an ended task; return its bytes before and after. Refused like `delete`."""
         raise UsageError(f"{self.url} does not compress task {uuid}.", hint=f"Delete it instead; fence {fence}.")
 
     def disk_bytes(self) -> int:
-        """What the store takes on the disk; 0 when it takes nothing, or that cannot be told."""
+        """Return the bytes that the store takes on disk; 0 if that is unknown."""
         return 0
 
-    def beside(self, name: str) -> Path | None:  # noqa: ARG002 - the others use it
-        """Where a file about the whole store lies on this machine; None when there is no place for one."""
+    def sidecar_path(self, name: str) -> Path | None:  # noqa: ARG002 - the others use it
+        """Return the path of a file that belongs to the store as a whole; None if there is no place for one."""
         return None
 
     def mask_key(self) -> bytes:
-        """The key of masked ids, kept with the store; it is made when the first id is masked."""
-        from orihon.stores.maskkey import kept_key  # noqa: PLC0415 - few stores ever need it
+        """Return the key of masked ids. It is created when the first id is masked."""
+        path = self.sidecar_path("mask.key")
+        return new_mask_key() if path is None else read_mask_key(path)
 
-        return kept_key(self.beside("mask.key"))
-
-    def tidy(self) -> int:
-        """Finish deletions that were interrupted, and give room back to the disk; how many bytes."""
+    def vacuum(self) -> int:
+        """Finish interrupted deletions and return free space to the disk; return its bytes."""
         return 0
 
     def row(self, uuid: str) -> TaskRow:
-        """The row of one task."""
-        found = next((row for row in self.find(Query(uuid=uuid)) if row.uuid == uuid), None)
-        if found is None:
+        """Return the row of one task."""
+        row = next((row for row in self.find(Query(uuid=uuid)) if row.uuid == uuid), None)
+        if row is None:
             raise NotFound(kind="task", id=uuid)
-        return found
+        return row
 
     @property
     def queue(self) -> Queue:
-        """What a queue asks of a store."""
+        """The queue of tasks in this store."""
         return Queue(self)
 
     def __enter__(self) -> Self:
@@ -260,71 +372,72 @@ class Lease(ABC):
         self.fence = fence
         self.counter: Counter = counter(metadata.config.get("tokens", "estimate"))
         self.lock = threading.RLock()
-        self.newest: Record | None = None  # what was appended last, as it is stored
-        self.check: Callable[[Record], None] = _accept  # what the writer asks of a record, as it will be stored
+        self.newest: Record | None = None  # the record that was appended last, as it is stored
+        self.check: Callable[[Record], None] = _accept  # the writer's own check of a record before it is stored
         self._keys: OrderedDict[str, int] | None = None
-        self._more: dict[str, int] = {}  # what was appended and not yet counted in the row
-        self._messages_said = -1  # what the row says of their number; sums are kept of it, and cost time
+        self._uncounted: dict[str, int] = {}  # what was appended since the last change of the row
+        self._row_messages = -1  # the row's `message_count`, which is written only when it changes
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is known to be lost: nothing can be written any more, and `close` does not fail."""
+        """Whether the lease is known to be lost. Writes then fail, and `close` does not."""
         return False
 
-    # what each store does in its own way
+    # each store implements these
 
     @abstractmethod
     def last(self, kind: type[Record]) -> int:
-        """The number of the newest record of a kind; 0 when there is none. Costs nothing."""
+        """Return the number of the newest record of a kind; 0 if there is none. Does not read the list."""
 
     @abstractmethod
     def write(self, name: str, number: int, line: bytes, record: Record) -> None:
-        """Append one line to a list; this is the moment that counts."""
+        """Append one line to a list."""
 
     @abstractmethod
     def put(self, data: bytes) -> Blob:
-        """Keep bytes; they are on disk before a line can name them. The same bytes are kept once."""
+        """Store bytes; they are on disk before a line can name them. The same bytes are stored once."""
 
     @abstractmethod
     def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
-        """Set some columns of the row and add to others, in one step that a crash does not tear."""
+        """Set some columns of the row and add to others, atomically."""
 
     @abstractmethod
     def sync(self) -> None:
-        """Everything appended is safe from a power cut when this returns."""
+        """Make everything that was appended survive a power cut."""
 
     @abstractmethod
     def close(self) -> None:
-        """Sync, and give the lease back. A second call does nothing."""
+        """Sync and release the lease. A second call does nothing."""
 
-    # what is the same for all of them
+    # the same for all stores
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
         """Change the row: `add` increments counters, the rest is set. A new status moves the task.
 
-        What was appended since is counted in the same step.
+        Records that were appended since the last change are counted in the same step.
         """
-        given, more, self._more = add or {}, self._more, {}
-        counts = {name: given.get(name, 0) + more.get(name, 0) for name in given | more if name not in changes}
+        given, uncounted, self._uncounted = add or {}, self._uncounted, {}
+        names = [name for name in given | uncounted if name not in changes]
+        increments = {name: given.get(name, 0) + uncounted.get(name, 0) for name in names}
         messages = self.last(Message)
-        said = {} if messages == self._messages_said else {"message_count": messages}
+        counted = {} if messages == self._row_messages else {"message_count": messages}
         try:
-            row = self.change(*checked_changes(said | changes, counts, self.store.sanitiser))
+            row = self.change(*validate_changes(counted | changes, increments, self.store.sanitiser))
         except BaseException:
-            self._count(**more)
+            self._count(**uncounted)
             raise
-        self._messages_said = row.message_count
+        self._row_messages = row.message_count
         return row
 
-    def _count(self, **more: int) -> None:
-        for name, number in more.items():
-            self._more[name] = self._more.get(name, 0) + number
+    def _count(self, **increments: int) -> None:
+        for name, number in increments.items():
+            self._uncounted[name] = self._uncounted.get(name, 0) + number
 
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
         with self.lock:
             if isinstance(record, Message) and record.key is not None:
-                known = self.number_of(self.store.sanitiser.id(record.key))
+                known = self.find_key(self.store.sanitiser.id(record.key))
                 if known is not None:
                     return known
             if type(record) not in LISTS or isinstance(record, Metadata):
@@ -332,20 +445,20 @@ class Lease(ABC):
             name, field = LISTS[type(record)]
             record = self._stamp(self.store.sanitiser.record(record), field)
             number: int = getattr(record, field)
-            record, line = _encoded(record)
+            record, line = _encode(record)
             if len(line) > codec.MAX_LINE_BYTES:
                 raise UsageError(
-                    f"One of the {name} has {len(line):,} bytes; a line holds {codec.MAX_LINE_BYTES:,} at most.",
-                    hint="Keep large data in a blob (`put`) and name it in the record.",
+                    f"One of the {name} has {len(line):,} bytes; a line holds at most {codec.MAX_LINE_BYTES:,}.",
+                    hint="Store large data as a blob (`put`) and name it in the record.",
                 )
             record = codec.check(line, type(record))  # from here on as every reader gets it
             self.check(record)
             try:
                 self.write(name, number, line, record)
                 if isinstance(record, Message) and record.key is not None:
-                    self._remember(record.key, number)
+                    self._remember_key(record.key, number)
             except BaseException:
-                self._keys = None  # it may be there all the same (an I/O error, Ctrl-C): the next key looks again
+                self._keys = None  # the record may be stored all the same; the next key is looked up in the list
                 raise
             self.newest = record
             self._count(size_bytes=len(line))
@@ -355,12 +468,12 @@ class Lease(ABC):
             return number
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Records appended inside may travel together; they count when the block has ended, whatever ended it."""
+    def batch(self) -> Iterator[None]:
+        """Send the records that are appended inside together. They are stored when the block ends, however it ends."""
         yield
 
     def _stamp(self, record: Record, field: str) -> Record:
-        """Number, time and tokens, where they are not given, and blobs for what is too large for a line."""
+        """Fill in number, time and tokens where they are missing, and offload what is too large for a line."""
         last = self.last(type(record))
         number = getattr(record, field)
         if number and number <= last:
@@ -370,26 +483,26 @@ class Lease(ABC):
             stamps["timestamp"] = codec.now()
         if isinstance(record, Message):
             stamps |= {} if record.tokens else {"tokens": self.counter.message(record)}
-            stamps |= spilled(record, self._keep)
+            stamps |= offload_large_parts(record, self._put_counted)
         return msgspec.structs.replace(record, **stamps) if stamps else record
 
-    def _keep(self, data: bytes) -> Blob:
+    def _put_counted(self, data: bytes) -> Blob:
         self._count(size_bytes=len(data))
         return self.put(data)
 
-    def number_of(self, key: str) -> int | None:
-        """The message that was stored with a key, if it is among the newest; a store that can look further does."""
-        return self._known_keys().get(key)
+    def find_key(self, key: str) -> int | None:
+        """Return the number of the message with this key, if it is among the newest 1,000."""
+        return self._newest_keys().get(key)
 
-    def _known_keys(self) -> OrderedDict[str, int]:
-        """The keys of the newest messages; read once, when the first key is used."""
+    def _newest_keys(self) -> OrderedDict[str, int]:
+        """Return the keys of the newest messages. They are read when the first key is used."""
         if self._keys is None:
             newest = self.store.read(self.uuid, Message, first=-REMEMBERED_KEYS)
             self._keys = OrderedDict((message.key, message.seq) for message in newest if message.key is not None)
         return self._keys
 
-    def _remember(self, key: str, number: int) -> None:
-        keys = self._known_keys()
+    def _remember_key(self, key: str, number: int) -> None:
+        keys = self._newest_keys()
         keys[key] = number
         while len(keys) > REMEMBERED_KEYS:
             keys.popitem(last=False)
@@ -402,18 +515,18 @@ class Lease(ABC):
 
 
 def _accept(record: Record) -> None:
-    """Ask nothing of a record."""
+    """Accept every record."""
     del record
 
 
-def _encoded(record: Record) -> tuple[Record, bytes]:
-    """The record and its line; one that no encoder knows how to write is made of plain values first."""
+def _encode(record: Record) -> tuple[Record, bytes]:
+    """Return a record and its line. Values that no encoder knows are replaced by plain ones first."""
     try:
         return record, codec.encode_line(record)
-    except (UnicodeEncodeError, TypeError):  # half a character where nobody reads text, or another library's value
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a value of another library
         try:
             record = codec.cleaned(record)
         except msgspec.ValidationError as error:
-            hint = "See orihon.records."
-            raise UsageError(f"A {type(record).__name__} cannot be stored so: {error}.", hint=hint) from error
+            hint = "orihon.records describes the fields."
+            raise UsageError(f"A {type(record).__name__} cannot be stored: {error}.", hint=hint) from error
         return record, codec.encode_line(record)

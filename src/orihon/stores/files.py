@@ -14,15 +14,17 @@ import os
 import shlex
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orihon.errors import NotWritten, OutcomeUnknown, StoreError, StoreUnavailable
+from orihon.errors import Corrupt, NotWritten, OutcomeUnknown, StoreError, StoreUnavailable
 
 log = logging.getLogger("orihon")
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+MASK_KEY_BYTES = 32
 OTHERS = 0o077  # the bits of a mode that let other users in
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted FIFO must not make us wait
@@ -337,3 +339,42 @@ def disk_errors(what: str) -> Iterator[None]:
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             raise NotWritten(f"{what}: {reason}.", hint="Free some space, then repeat it.") from error
         raise StoreUnavailable(f"{what}: {reason}.") from error
+
+
+def data_home() -> Path:
+    """Return the user's data directory of Orihon, for files of a store that has no place on this machine."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "orihon"
+
+
+def read_mask_key(path: Path) -> bytes:
+    """Return the key of masked ids in a file; create it if it is missing.
+
+    Most stores have none, because it is created when the first id is masked. If the file is lost, ids that are masked
+    from then on look different.
+    """
+    with disk_errors(f"{path} cannot be used"), directory_handle(path.parent) as directory:
+        try:
+            key = read_file(path.name, directory)
+        except FileNotFoundError:
+            _create_mask_key(path.name, directory)
+            key = read_file(path.name, directory)
+    if len(key) != MASK_KEY_BYTES:
+        raise Corrupt(f"{path} does not hold a key.", where=path.name, hint="Remove it; a new one is created.")
+    return key
+
+
+def new_mask_key() -> bytes:
+    """Return a new random key."""
+    return os.urandom(MASK_KEY_BYTES)
+
+
+def _create_mask_key(name: str, directory: int) -> None:
+    """Create the file atomically, unless another process was first."""
+    temporary = f".{name}.{os.getpid()}.{threading.get_ident()}.new"
+    replace_file(temporary, new_mask_key(), directory, durable=True)
+    try:
+        with suppress(FileExistsError):
+            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        sync(directory)
+    finally:
+        os.unlink(temporary, dir_fd=directory)

@@ -1,4 +1,4 @@
-"""A task by its id, or by a beginning of it: the one lookup of the engine and of all commands."""
+"""Find a task by its id or by the beginning of its id: the one lookup of the engine and all commands."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ import msgspec
 from orihon.errors import NotFound, UsageError
 from orihon.records import TaskRow
 from orihon.stores.base import Query, Store
-from orihon.stores.checks import checked
+from orihon.stores.validation import validate_task_id
 
 
 def find_row(store: Store, uuid: str, *, user: str | None = None) -> TaskRow:
     """Return the row of the task with this id, else of the only task whose id begins with it.
 
     If `user` is given, the tasks of other users do not exist: they are not found, and do not make a beginning
-    ambiguous. NotFound if there is no such task, UsageError if several begin alike.
+    ambiguous. Raise NotFound if there is no such task, UsageError if the beginning is ambiguous.
     """
     if not isinstance(uuid, str) or not uuid:
-        raise UsageError(f"A task id cannot be {uuid!a}.", hint="Give the id of a task, or its beginning.")
+        raise UsageError(f"Invalid task id {uuid!a}.", hint="Give the id of a task, or its beginning.")
     try:
-        checked(uuid)
-    except UsageError:  # no task can be called so, and no database needs to see it
+        validate_task_id(uuid)
+    except UsageError:  # no task can have this id, and no database needs to see it
         raise NotFound(kind="task", id=uuid) from None
-    found = list(store.find(Query(uuid=uuid, user=user, limit=2)))
-    if len(found) > 1:
-        # the task with exactly this id may be older than the others, or not among the first two
-        found = [_exact(store, uuid, user)]
-    if not found:
+    rows = list(store.find(Query(uuid=uuid, user=user, limit=2)))
+    if not rows:
         raise NotFound(kind="task", id=uuid)
-    return found[0]
+    if len(rows) == 1:
+        return rows[0]
+    exact = row_if_there(store, uuid, user=user)  # it may be older than the two newest
+    if exact is None:
+        raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.")
+    return exact
 
 
 def visible_rows(store: Store, query: Query, user: str | None) -> Iterator[TaskRow]:
-    """The rows that a query asks for, the newest first; if `user` is given, only those of that user."""
+    """Return the rows of a query, newest first; if `user` is given, only those of that user."""
     if user is not None:
         if query.user not in {None, user}:
             return iter(())
@@ -43,19 +45,13 @@ def visible_rows(store: Store, query: Query, user: str | None) -> Iterator[TaskR
     return store.find(query)
 
 
-def asked(query: Query) -> dict[str, Any]:
-    """What a query asks for, for the audit."""
-    plain = Query()
-    return {name: value for name in query.__struct_fields__ if (value := getattr(query, name)) != getattr(plain, name)}
+def describe_query(query: Query) -> dict[str, Any]:
+    """Return the conditions of a query, for the audit."""
+    default = Query()
+    fields = query.__struct_fields__
+    return {name: value for name in fields if (value := getattr(query, name)) != getattr(default, name)}
 
 
 def row_if_there(store: Store, uuid: str, *, user: str | None = None) -> TaskRow | None:
     """Return the row of the task with exactly this id; None if there is none that the user may see."""
     return next((row for row in store.find(Query(uuid=uuid, user=user)) if row.uuid == uuid), None)
-
-
-def _exact(store: Store, uuid: str, user: str | None) -> TaskRow:
-    row = row_if_there(store, uuid, user=user)
-    if row is None:
-        raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.")
-    return row

@@ -1,7 +1,7 @@
-"""`memory:`: the shortest correct reading of the contract; it dies with the process.
+"""`memory:`, the shortest implementation of the contract. Its tasks end with the process.
 
-For tests, for trials, and for `context_storage.enabled: false`. A blob and a line are kept once, as bytes, so that
-what is read is as independent of what was written as it is with a disk in between.
+It is meant for tests, for trials and for `context_storage.enabled: false`. Lines and blobs are kept as bytes, so that a
+record that is read shares nothing with the record that was written.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import msgspec
 from orihon import codec
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
-from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store
-from orihon.stores.checks import checked_query, checked_task, refuse_if_changed
-from orihon.stores.identity import me
-from orihon.stores.newrow import first_row
-from orihon.stores.totals import seconds_of
+from orihon.stores.base import LISTS, Lease, Options, Order, Query, Store, duration_seconds
+from orihon.stores.liveness import current_owner
+from orihon.stores.validation import require_fence, validate_new_task
 
 
 class _Task:
@@ -47,18 +45,18 @@ class MemoryStore(Store):
         with self.guard:
             if create is not None:
                 if uuid in self.tasks:
-                    raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-                create = checked_task(uuid, create, self.sanitiser)
-                self.tasks[uuid] = _Task(create, first_row(create, status, fence=0))
+                    raise Conflict(f"Task {uuid} exists already.", hint="Resume it, or choose another uuid.")
+                create = validate_new_task(uuid, create, self.sanitiser)
+                self.tasks[uuid] = _Task(create, TaskRow.new(create, status))
             task = self._task(uuid)
             if task.holder is not None:
-                raise LeaseHeld(f"Task {uuid} is held by {me()}.", owner=str(me()))
-            task.row = msgspec.structs.replace(task.row, fence=task.row.fence + 1, lease_owner=str(me()))
+                raise LeaseHeld(f"Task {uuid} is held by {current_owner()}.", owner=str(current_owner()))
+            task.row = msgspec.structs.replace(task.row, fence=task.row.fence + 1, lease_owner=str(current_owner()))
             task.holder = MemoryLease(self, task)
             return task.holder
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        query = checked_query(query or Query(), self.sanitiser)
+        query = (query or Query()).sanitised(self.sanitiser)
         with self.guard:
             rows = [task.row for task in self.tasks.values() if _matches(task.row, query)]
         rows.sort(key=lambda row: (_rank(row, query.order), row.created_at, row.uuid), reverse=True)
@@ -80,8 +78,8 @@ class MemoryStore(Store):
         with self.guard:
             task = self._task(uuid)
             if task.holder is not None:
-                raise LeaseHeld(f"Task {uuid} is being written; it is not deleted.", owner=str(me()))
-            refuse_if_changed(task.row, fence)
+                raise LeaseHeld(f"Task {uuid} is being written; it is not deleted.", owner=str(current_owner()))
+            require_fence(task.row, fence)
             if stub:
                 task.row = msgspec.structs.replace(task.row, archived="stub", packed_bytes=0)
                 task.blobs = {}
@@ -145,9 +143,9 @@ class MemoryLease(Lease):
 
 
 def _rank(row: TaskRow, order: Order) -> float:
-    """What a row is compared by before its time; one that did not end took no time yet."""
+    """Return what rows are sorted by before their time of creation. A task that has not ended ranks last."""
     if order == "duration":
-        seconds = seconds_of(row)
+        seconds = duration_seconds(row)
         return -1 if seconds is None else seconds
     sizes = {
         "tokens": row.total_tokens,

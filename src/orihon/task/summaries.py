@@ -112,7 +112,7 @@ def aside(writer: Writer, summariser: Summariser | None, first: int) -> int | No
     """Say what stands in place of a side conversation that began with this message; None when nothing of it is left."""
     history = writer.history
     key = f"{ASIDE_KEY}{first}:{len(history.view.tangents)}"
-    said = writer.lease.number_of(key)
+    said = writer.lease.find_key(key)
     if said is not None:
         return said  # by somebody who died before he could close the tangent
     covered = history.view.state.summary

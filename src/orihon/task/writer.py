@@ -79,7 +79,7 @@ class Writer:
     def keep(self, batch: Batch) -> None:
         """Store a batch of folds; its event is what makes it count."""
         first = self.lease.last(Fold) + 1
-        with self.lease.together():
+        with self.lease.batch():
             for fold in fold_records(batch):
                 self.lease.append(fold)
         self.event("folds", **batch.event(first, self.lease.last(Fold)))

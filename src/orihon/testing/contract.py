@@ -23,9 +23,8 @@ import pytest
 
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
 from orihon.records import Call, Message, Metadata, Part, ToolCall
-from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store
-from orihon.stores.spill import SPILL_BYTES
-from orihon.stores.totals import Totals
+from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store, Totals
+from orihon.stores.blobs import MAX_INLINE_BYTES
 from orihon.testing.interruption import InterruptionContract
 from orihon.testing.machine import play
 from orihon.testing.retention import RetentionContract
@@ -172,7 +171,7 @@ class StoreContract(RetentionContract, InterruptionContract):
 
     def test_large_texts_and_pictures_live_in_blobs(self, store: Store, lease: Lease) -> None:
         """The line keeps a beginning and the name of the whole."""
-        text, picture = "0123456789" * (SPILL_BYTES // 5), b"\x89PNG" * 100
+        text, picture = "0123456789" * (MAX_INLINE_BYTES // 5), b"\x89PNG" * 100
         data = base64.b64encode(picture).decode()
         lease.append(a_message(text))
         lease.append(a_message([Part(type="image", media_type="image/png", data=data), Part(type="text", text=text)]))
@@ -180,7 +179,7 @@ class StoreContract(RetentionContract, InterruptionContract):
         assert long.blob
         assert text.startswith(long.text)
         assert store.blob(lease.uuid, long.blob.sha256).decode() == text
-        assert long.tokens > SPILL_BYTES // 16
+        assert long.tokens > MAX_INLINE_BYTES // 16
         assert isinstance(parts.content, list)
         image, words = parts.content
         assert image.blob
@@ -278,11 +277,11 @@ class StoreContract(RetentionContract, InterruptionContract):
         """Messages, bytes and summaries are in the row after its next change, and in the totals of all rows."""
         for record in one_of_each():
             lease.append(record)
-        lease.append(a_message("x" * (SPILL_BYTES + 1)))
+        lease.append(a_message("x" * (MAX_INLINE_BYTES + 1)))
         row = lease.update(activity="processing", started_at="2024-01-15T00:00:00.000000Z")
         assert lease.update(activity="", completed_at="2024-01-15T00:01:30.000000Z").size_bytes == row.size_bytes
         assert (row.message_count, row.summary_count, row.summarised_tokens, row.summary_tokens) == (2, 1, 9, 3)
-        assert SPILL_BYTES < row.size_bytes < SPILL_BYTES + 5000
+        assert MAX_INLINE_BYTES < row.size_bytes < MAX_INLINE_BYTES + 5000
         other = a_task(2, user="bob")
         store.lease(other.uuid, create=other).close()
         totals = store.totals(Query(), "user")

@@ -22,12 +22,12 @@ from orihon.errors import NotFound, NotWritten, OrihonError, OutcomeUnknown, Sto
 from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import FORMAT, LISTS, Lease, Options, Store
-from orihon.stores.spill import SPILL_BYTES
+from orihon.stores.blobs import MAX_INLINE_BYTES
 from orihon.task_key import TaskKey
 
 STORES = ("jsonl", "sqlite")  # those that outlive a process
 KINDS: tuple[type[Record], ...] = (Message, Summary, ToolCall, Event, PlanEntry)
-BIG = "0123456789abcdef" * (SPILL_BYTES // 16 + 99)
+BIG = "0123456789abcdef" * (MAX_INLINE_BYTES // 16 + 99)
 
 T = TypeVar("T")
 

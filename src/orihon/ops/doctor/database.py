@@ -14,7 +14,7 @@ from orihon.ops.doctor.lists import LOST, TELL_EVERY, UNUSED, flaw_of
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Message, Record
 from orihon.stores.base import LISTS
-from orihon.stores.sweeping import LEFT
+from orihon.stores.sql.sweeping import LEFT
 
 COPIES = ("role", "tokens", "timestamp", "key")  # what the table of messages says again beside the line
 

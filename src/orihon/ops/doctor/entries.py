@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from orihon.errors import UsageError
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.quiet import open_quietly
-from orihon.stores.checks import checked
 from orihon.stores.files import PRIVATE_DIRECTORY, PRIVATE_FILE
+from orihon.stores.validation import validate_task_id
 
 TEMPORARY = re.compile(r"\..*\.new(-wal|-shm|-journal)?")
 OURS = re.compile(r"\.?(tasks\.db|search\.db|audit\.jsonl|mask\.key|pause_signal|stop_signal)([-.].*)?")
@@ -62,7 +62,7 @@ def is_ours(name: str) -> bool:
 def is_id(name: str) -> bool:
     """Whether a directory can be a task's."""
     try:
-        checked(name)
+        validate_task_id(name)
     except UsageError:
         return False
     return True

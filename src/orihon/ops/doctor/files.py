@@ -16,9 +16,9 @@ from orihon.ops.doctor.quiet import OpenTable, PeekedTable, Table, holder_of, op
 from orihon.ops.doctor.repair import Bench, mend_directories, mend_task
 from orihon.ops.doctor.task import Whereabouts, is_at_work, look_at_task
 from orihon.ops.progress import ProgressCounter
-from orihon.stores import filesystem
+from orihon.stores import mounts
 from orihon.stores.files import PRIVATE_DIRECTORY
-from orihon.stores.making import NEW, PLACES, TRASH
+from orihon.stores.jsonl.layout import NEW, PLACES, TRASH
 
 
 def examine_files(base: Path, progress: ProgressCounter, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def _mended_task(bench: Bench, task: Whereabouts, found: list[Finding], table: T
 
 def _look_at_store(base: Path) -> Iterator[Finding]:
     try:
-        filesystem.check(base)
+        mounts.require_local(base)
     except UsageError as error:
         yield problem(".", f"{error.message} {error.hint}")
     with open_quietly(base, directory=True) as directory:

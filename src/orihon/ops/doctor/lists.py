@@ -19,9 +19,9 @@ from orihon.ops.progress import ProgressCounter
 from orihon.records import Event, Message, Record
 from orihon.stores.base import LISTS
 from orihon.stores.files import exists
-from orihon.stores.index import CHANGED, WIDTH, Entry, Index
-from orihon.stores.jsonl import file_of
-from orihon.stores.sources import Line, PlainSource, Source, lines_from, open_gzip, whole_size
+from orihon.stores.jsonl.line_reader import Line, PlainSource, Source, lines_from, open_gzip, whole_size
+from orihon.stores.jsonl.message_index import CHANGED, WIDTH, Entry, MessageIndex
+from orihon.stores.jsonl.store import file_of
 
 LOST = "That record is lost; its bytes are left as they are, and what stands before and after it is still read."
 BLOCK_BYTES = 1024 * 1024
@@ -184,7 +184,7 @@ class _IndexLook:
     def __init__(self, fd: int | None) -> None:
         self.fd = fd
         size = 0 if fd is None else os.fstat(fd).st_size
-        index = None if fd is None else Index(fd)
+        index = None if fd is None else MessageIndex(fd)
         self._entries = iter(()) if index is None else index.entries()
         self._next: Entry | None = next(self._entries, None)
         self._tokens = 0

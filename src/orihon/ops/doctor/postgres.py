@@ -25,14 +25,14 @@ from orihon.ops.doctor.database import (
 from orihon.ops.doctor.finding import Finding, mended, not_too_many, note, problem
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Record
-from orihon.stores import rows
 from orihon.stores.base import LISTS
-from orihon.stores.fenced import TABLES, Holder, holder_of
-from orihon.stores.migrations import require_tables
-from orihon.stores.postgres import LET_GO
-from orihon.stores.postgres_queue import died_here
-from orihon.stores.postgres_server import Connection, Server
-from orihon.stores.sweeping import LEFT
+from orihon.stores.sql import rows
+from orihon.stores.sql.migrations import require_tables
+from orihon.stores.sql.postgres import LET_GO
+from orihon.stores.sql.postgres_pool import Connection, Server
+from orihon.stores.sql.postgres_queue import died_here
+from orihon.stores.sql.store import TABLES, Holder, holder_of
+from orihon.stores.sql.sweeping import LEFT
 
 # ruff: noqa: S608 - the statements are put together from the names of tables and columns that stand in the code
 UNSAFE = ("fsync", "full_page_writes", "synchronous_commit")

@@ -23,8 +23,9 @@ from typing import Any
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError, StoreUnavailable
 from orihon.records import TaskRow
-from orihon.stores import lockfile, rows
-from orihon.stores.database import Database
+from orihon.stores.jsonl import lock_file
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import Database
 
 COPIED_BYTES = 256 * 1024 * 1024
 TRIES = 5
@@ -57,12 +58,12 @@ def read_quietly(name: str, within: int, limit: int) -> bytes:
 def holder_of(within: int) -> str | None:
     """Who writes the task in this directory now; None when nobody does, whatever `.lock` says."""
     try:
-        with open_quietly(lockfile.NAME, within) as fd:
+        with open_quietly(lock_file.NAME, within) as fd:
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 with suppress(ValueError):
-                    holder = decode_json(os.read(fd, 4096), type=lockfile.Holder)
+                    holder = decode_json(os.read(fd, 4096), type=lock_file.Holder)
                     return f"process {holder.process_id} on {holder.hostname}"
                 return "another process"
     except OSError:

@@ -12,9 +12,7 @@ from orihon.errors import Corrupt, LeaseHeld
 from orihon.ops.doctor.entries import FOLDERS, is_ours, is_temporary
 from orihon.ops.doctor.finding import Finding
 from orihon.records import Record
-from orihon.stores import rows
 from orihon.stores.base import LISTS, Options, Store
-from orihon.stores.database import Database
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -26,14 +24,16 @@ from orihon.stores.files import (
     open_file,
     read_file,
 )
-from orihon.stores.index import Index, rebuild
-from orihon.stores.jsonl import JsonlStore, file_of, open_list
-from orihon.stores.listfile import ListFile
-from orihon.stores.lockfile import LockFile
-from orihon.stores.making import PLACES, clear_up
-from orihon.stores.recovery import load, recover, settle
-from orihon.stores.sources import Source, whole_size
-from orihon.stores.state import decode_row, write_state
+from orihon.stores.jsonl.append_log import AppendLog
+from orihon.stores.jsonl.creation import clear_up
+from orihon.stores.jsonl.layout import PLACES, decode_row, write_state
+from orihon.stores.jsonl.line_reader import Source, whole_size
+from orihon.stores.jsonl.lock_file import LockFile
+from orihon.stores.jsonl.message_index import MessageIndex, rebuild
+from orihon.stores.jsonl.recovery import load, recover, settle
+from orihon.stores.jsonl.store import JsonlStore, file_of, open_list
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import Database
 
 
 class Bench(JsonlStore):
@@ -128,7 +128,7 @@ def _mend_tail(name: str, kind: type[Record], uuid: str, directory: int) -> bool
     folder, _, file = file_of(name, uuid).rpartition("/")
     with directory_handle(folder or ".", directory) as within:
         if torn and exists(file, within):
-            ListFile(file, kind, within, _silence).close()
+            AppendLog(file, kind, within, _silence).close()
     return bool(torn)
 
 
@@ -142,9 +142,9 @@ def _mend_index(uuid: str, directory: int) -> None:
 
 
 def _rebuild_index(log: Source, directory: int) -> None:
-    old = Index(open_file("messages.idx", os.O_RDWR | os.O_CREAT, directory))
+    old = MessageIndex(open_file("messages.idx", os.O_RDWR | os.O_CREAT, directory))
     try:
-        new = Index(create_file(".messages.idx.new", directory))
+        new = MessageIndex(create_file(".messages.idx.new", directory))
         try:
             rebuild(old, new, log, whole_size(log), _silence)
         finally:

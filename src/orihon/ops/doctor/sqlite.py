@@ -27,13 +27,13 @@ from orihon.ops.doctor.quiet import peek, signature
 from orihon.ops.doctor.table import BESIDE, EARLIER, look_at_table, look_at_version
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Record
-from orihon.stores import rows
 from orihon.stores.base import LISTS
-from orihon.stores.database import Database
-from orihon.stores.fenced import TABLES, Holder
 from orihon.stores.files import PRIVATE_FILE
-from orihon.stores.identity import is_alive
-from orihon.stores.sweeping import LEFT
+from orihon.stores.liveness import is_alive
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import Database
+from orihon.stores.sql.store import TABLES, Holder
+from orihon.stores.sql.sweeping import LEFT
 
 # ruff: noqa: S608 - the statements are put together from the names of tables and columns that stand in the code
 FREE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"

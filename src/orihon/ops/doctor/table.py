@@ -16,11 +16,10 @@ from orihon.ops.doctor.entries import is_id
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.quiet import PeekedTable, Table, holder_of, open_quietly, peek, read_quietly, signature
 from orihon.records import Metadata, TaskRow
-from orihon.stores import rows
-from orihon.stores.database import SCHEMA_VERSION, Database
 from orihon.stores.files import exists, sync_directory
-from orihon.stores.making import PLACES
-from orihon.stores.state import KEPT, decode_row, row_left
+from orihon.stores.jsonl.layout import KEPT, PLACES, decode_row, row_left
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import SCHEMA_VERSION, Database
 
 NAME = "tasks.db"
 FRESH = ".tasks.db.new"

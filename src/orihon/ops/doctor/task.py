@@ -18,11 +18,11 @@ from orihon.ops.doctor.lists import ListLook
 from orihon.ops.doctor.quiet import Table, holder_of, open_quietly, read_quietly, reason_of
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Metadata, TaskRow
-from orihon.stores import lockfile, rows
 from orihon.stores.base import FORMAT
 from orihon.stores.files import exists
-from orihon.stores.making import PLACES
-from orihon.stores.state import DIRECTORIES, decode_row
+from orihon.stores.jsonl import lock_file
+from orihon.stores.jsonl.layout import DIRECTORIES, PLACES, decode_row
+from orihon.stores.sql import rows
 
 LEASE = frozenset({"lease_owner", "heartbeat_at"})  # what a row says beside what the files say
 TRIES = 3
@@ -85,7 +85,7 @@ def _look(task: Whereabouts, table: Table | None, progress: ProgressCounter) -> 
 
 def _look_at_rest(task: Whereabouts, directory: int, table: Table | None) -> Iterator[Finding]:
     """What only a task at rest can be asked: whether directory, files and row agree."""
-    if exists(lockfile.NAME, directory):
+    if exists(lock_file.NAME, directory):
         yield note(f"{task.where}/.lock", "Its holder is gone without giving the lease back.", fixable=True)
     for place in PLACES:
         if place != task.place and os.path.lexists(task.base / place / task.uuid):

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from orihon.errors import Corrupt, StoreError
 from orihon.ops.search.words import words_of
-from orihon.stores.database import Database
 from orihon.stores.files import disk_errors, open_file
+from orihon.stores.sql.database import Database
 
 VERSION = "1"
 KINDS = ("system", "user", "assistant", "tool", "summary")

@@ -12,7 +12,7 @@ from orihon.ops.search.index import Index
 from orihon.ops.search.place import database_of
 from orihon.stores import is_postgres
 from orihon.stores.base import Store
-from orihon.stores.rows import ENDED, Reader
+from orihon.stores.sql.rows import ENDED, Reader
 
 PAGE = 1000
 MARGIN = timedelta(seconds=60)  # by which clocks may differ

@@ -13,19 +13,19 @@ from orihon.errors import Corrupt
 from orihon.ops.search.index import Index, remove
 from orihon.stores import is_postgres
 from orihon.stores.base import Store
-from orihon.stores.jsonl import JsonlStore
-from orihon.stores.rows import Reader
-from orihon.stores.sqlite import SqliteStore
+from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.sql.rows import Reader
+from orihon.stores.sql.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from orihon.stores.postgres import PostgresStore
+    from orihon.stores.sql.postgres import PostgresStore
 
 T = TypeVar("T")
 
 
 def index_path(store: Store) -> Path | None:
     """`search.db` in the directory of a store, beside its file, or with the person; in memory there is none."""
-    return store.beside("search.db")
+    return store.sidecar_path("search.db")
 
 
 def with_index(store: Store, work: Callable[[Index], T]) -> T:

@@ -1,0 +1,68 @@
+"""Check input before a store uses it: task ids, new tasks, changes of a row."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from orihon.codec import cleaned
+from orihon.errors import Conflict, UsageError
+from orihon.ingest import Sanitiser
+from orihon.records import Metadata, TaskRow
+from orihon.tokens import counter
+
+FIXED = frozenset(
+    ("uuid", "task_source", "owner", "repo", "task_type", "task_id", "project_id", "task_key", "fence", "unknown")
+)
+CHANGEABLE = tuple(name for name in TaskRow.__struct_fields__ if name not in FIXED)
+
+_TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_SAMPLE_ROW = dict.fromkeys(("uuid", "task_source", "task_type", "task_id", "task_key", "created_at"), "x")
+_SAMPLE_ROW["status"] = "running"
+
+
+def validate_task_id(uuid: str) -> str:
+    """Return the id; raise UsageError if it cannot be the id of a task."""
+    if not isinstance(uuid, str) or not _TASK_ID.fullmatch(uuid):
+        shown = ascii(uuid)[:80]
+        raise UsageError(f"Invalid task id {shown}.", hint="Allowed are 1 to 64 letters, digits, `_` and `-`.")
+    return uuid
+
+
+def validate_new_task(uuid: str, metadata: Metadata, sanitiser: Sanitiser) -> Metadata:
+    """Return the metadata of a new task as they are stored, cleaned and masked."""
+    if metadata.uuid != validate_task_id(uuid):
+        sentence = f"The task id is {uuid}, but the metadata say {metadata.uuid!a}."
+        raise UsageError(sentence, hint="Give both the same id.")
+    counter(metadata.config.get("tokens", "estimate"))  # an unknown counter is refused now, not at the first message
+    if sanitiser.text(uuid) != uuid:  # the id is the name of a directory and appears in every listing
+        raise UsageError("The task id looks like a secret.", hint="Leave the uuid out.")
+    try:
+        return cleaned(sanitiser.record(metadata))
+    except msgspec.ValidationError as error:
+        hint = "orihon.records.Metadata describes the fields."
+        raise UsageError(f"The task cannot be created: {error}.", hint=hint) from error
+
+
+def validate_changes(
+    changes: dict[str, Any], increments: dict[str, int], sanitiser: Sanitiser
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return changes of a row, cleaned and masked; raise UsageError for an unknown column or a wrong type."""
+    wrong = sorted({name for name in (*changes, *increments) if name not in CHANGEABLE})
+    if wrong:
+        raise UsageError(f"Unknown column {wrong[0]!a}.", hint=f"Columns: {', '.join(CHANGEABLE)}.")
+    changes = sanitiser.row_changes(changes)
+    try:
+        msgspec.convert(_SAMPLE_ROW | changes | increments, TaskRow)
+    except msgspec.ValidationError as error:
+        hint = "orihon.records.TaskRow describes the columns."
+        raise UsageError(f"The row cannot be changed: {error}.", hint=hint) from error
+    return changes, increments
+
+
+def require_fence(row: TaskRow, fence: int | None) -> None:
+    """Raise Conflict if the task was written, kept or resumed since its row had this fence."""
+    if fence is not None and row.fence != fence:
+        raise Conflict(f"Task {row.uuid} was written since it was read.")
