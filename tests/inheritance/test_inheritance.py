@@ -5,8 +5,8 @@ import re
 import pytest
 
 import orihon
+from orihon.planning.digest import record_value
 from orihon.planning.history import past_executions
-from orihon.planning.journal import record_value
 from orihon.planning.schema import Goal, Plan
 from orihon.settings.schema import ContextInheritance, Settings
 from orihon.tokens import counter

@@ -920,10 +920,10 @@ def test_the_seeds_names(engine, world):
     with engine.start(KEY) as task:
         task.add("user", "Mend the shop.")
         coordinator = PlanningCoordinator(Loop(task, Brain(world), world), engine)
-        assert coordinator.inherited.runs == ()
+        assert coordinator.inherited == []
         coordinator._inherit()
         coordinator._load_inherited_planning_context()
-        assert len(coordinator.inherited.runs) == 1
+        assert len(coordinator.inherited) == 1
         assert coordinator._evaluate_previous_plan_applicability() == "reference"
         assert "make clean" in coordinator._build_initial_context_with_inheritance()
         merged = coordinator._merge_with_previous_learnings(Plan())

@@ -266,8 +266,8 @@ def test_the_plan_as_it_ended(store):
         ("Change README", "pending"),
     ]
     assert [part.status for part in run.plan.subtasks] == ["completed", "completed", "pending"]
-    assert (run.revisions[0].reason, run.revisions[0].updated_plan) == ("the patch failed", None)
-    assert (run.reflections, run.verifications) == ([FAILURE, SUCCESS], list(ROUNDS))
+    assert [item.reason for item in run.newest(Revision)] == ["", "the patch failed"]
+    assert (run.newest(Reflection), run.newest(Verification)) == ([FAILURE, SUCCESS], list(ROUNDS))
     assert run.entries == 6
     edit, read = run.tools
     assert (edit.tool, edit.successes, edit.failures, edit.last_error) == ("edit", 1, 1, "hunk 1 failed")
@@ -328,10 +328,10 @@ def test_long_runs_stay_small(store):
     a_run(store, PLAN, *many)
     [run] = past_executions(store, KEY)
     assert run.entries == 201
-    assert [item.action_evaluated for item in run.reflections] == [
+    assert [item.action_evaluated for item in run.newest(Reflection)] == [
         f"step {number}" for number in range(200 - MAX_VALUES, 200)
     ]
-    assert all(len(item.evaluation) == MAX_CHARS for item in run.reflections)
+    assert all(len(item.evaluation) == MAX_CHARS for item in run.newest(Reflection))
     assert len(msgspec.json.encode(make_digest(run, "en"))) < 8000
 
 
@@ -442,7 +442,7 @@ def test_verifications_add_up(learned):
         ("nothing is left", False),
     ]
     assert [item.what for item in of_topic(learned, "work")] == ["Write the page"]
-    assert [item.round for run in learned for item in run.verifications] == [1, 2]
+    assert [item.round for run in learned for item in run.newest(Verification)] == [1, 2]
 
 
 def test_a_verification_that_passed_meets_the_criteria(memory):

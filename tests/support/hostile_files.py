@@ -10,7 +10,7 @@ import orihon
 from orihon.chat import book
 from orihon.context.view import record
 from orihon.ops.task_file import write_task_file
-from orihon.planning.journal import record_value
+from orihon.planning.digest import record_value
 from orihon.planning.schema import Action, ActionPlan, Decomposition, Goal, Plan, Subtask
 from orihon.settings.schema import Settings
 from support.mutations import dumped

@@ -536,7 +536,7 @@ def coordinated(engine, place):
 def earlier_plans_are_loaded(engine, place):
     task, coordinator = coordinated(engine, place)
     coordinator._load_inherited_planning_context()
-    assert coordinator._previous_plan.goal == "Mend the basket"
+    assert coordinator.inherited[0].plan.goal == "Mend the basket"
     task.complete()
 
 

@@ -10,19 +10,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import msgspec
+
 from orihon.inheritance.outline import (
     DETAIL,
     EXECUTION,
     HISTORY,
+    NOTE,
     OUTLINE,
     PLAN,
     RECOMMENDATIONS,
     VERIFICATION,
     Section,
 )
-from orihon.planning.history import Lesson, Run, Topic, learn
+from orihon.planning.history import Lesson, Run, Topic, learn, read_run
 from orihon.planning.i18n import Words, words_in
 from orihon.planning.plan_state import normalise, shorten
+from orihon.planning.schema import Value, Verification, make_entry
+from orihon.task.task import Task
 
 MAX_CHARS = 200
 MAX_SUBTASKS = 30
@@ -132,37 +137,37 @@ def _describe_goal(run: Run, words: Words) -> list[str]:
 
 
 def _describe_verifications(run: Run, words: Words) -> Iterator[str]:
-    if not run.verifications:
+    rounds = run.newest(Verification)
+    if not rounds:
         return
-    found, left = _collect_issues(run)
-    passed = words["passed" if run.verifications[-1].verification_passed else "not_passed"]
-    yield f"{words['rounds']}: {len(run.verifications):,} ({passed})"
+    found, left = _collect_issues(rounds)
+    passed = words["passed" if rounds[-1].verification_passed else "not_passed"]
+    yield f"{words['rounds']}: {len(rounds):,} ({passed})"
     for name, texts in (("found", found), ("resolved", [text for text in found if text not in left])):
         if texts:
             yield f"{words[name]}:"
             yield from (f"  {shorten(text, MAX_CHARS)}" for text in texts[:MAX_LINES])
 
 
-def _collect_issues(run: Run) -> tuple[list[str], list[str]]:
+def _collect_issues(rounds: list[Verification]) -> tuple[list[str], list[str]]:
     """Return the issues that all verifications found, and those that the last one found."""
-    found = {normalise(text): text for item in run.verifications for text in item.issues_found}
-    last = {normalise(text) for item in run.verifications[-1:] for text in item.issues_found}
+    found = {normalise(text): text for item in rounds for text in item.issues_found}
+    last = {normalise(text) for item in rounds[-1:] for text in item.issues_found}
     return list(found.values()), [text for name, text in found.items() if name in last]
 
 
 def _recommend(run: Run, lessons: list[Lesson], words: Words) -> Iterator[tuple[str, list[str]]]:
     """Yield what the run left to do, what helped, what to avoid and what to use again, each with its kind."""
+    rounds = run.newest(Verification)
     failures = [item for item in lessons if item.topic == "failure"]
     unsolved = [item for item in failures if not item.remedy and not item.ok]
+    unmet = [item.what for item in lessons if item.topic == "criterion" and not item.ok]
+    places = [place for item in rounds[-1:] for place in item.placeholder_detected.locations]
     advice = [
         ("plan", "finish", [part.name for part in run.plan.subtasks if part.status in _OPEN]),
-        ("verification", "finish", [item.what for item in lessons if item.topic == "criterion" and not item.ok]),
-        ("verification", "resolve", _collect_issues(run)[1]),
-        (
-            "verification",
-            "fill",
-            [text for one in run.verifications[-1:] for text in one.placeholder_detected.locations],
-        ),
+        ("verification", "finish", unmet),
+        ("verification", "resolve", _collect_issues(rounds)[1]),
+        ("verification", "fill", places),
         ("reflection", "remedy", [f"{item.what} → {item.remedy}" for item in failures if item.remedy]),
         ("reflection", "avoid", [describe(item, words, label=False) for item in unsolved]),
         ("pattern", "reuse", [describe(item, words, label=False) for item in lessons if item.topic == "worked"]),
@@ -172,3 +177,10 @@ def _recommend(run: Run, lessons: list[Lesson], words: Words) -> Iterator[tuple[
 
 
 _OPEN = frozenset(("pending", "running", "failed"))
+
+
+def record_value(task: Task, value: Value) -> None:
+    """Append a value to a task's planning history and refresh its digest, for programs that plan on their own."""
+    task.plan(make_entry(value))
+    run = read_run(task.lease.store, task.row)
+    task.event("note", **{NOTE: msgspec.to_builtins(make_digest(run, task.history.language))})

@@ -1,4 +1,4 @@
-"""Planned runs read back from the store, and the lessons that later runs draw from them.
+"""Earlier planned runs: read back from the store, and turned into lessons for a new plan.
 
 A run is found by its complete task key, never by an issue's number alone. Memory stays bounded however long a run was:
 of each kind of entry the newest `MAX_VALUES` are kept, with texts of at most `MAX_CHARS` characters.
@@ -7,26 +7,20 @@ of each kind of entry the newest `MAX_VALUES` are kept, with texts of at most `M
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orihon.errors import StoreError
+from orihon.errors import OrihonError, StoreError
 from orihon.inheritance.outline import ToolUse, count_tool_uses
+from orihon.planning import plan_state
 from orihon.planning.parser import read_entry
-from orihon.planning.plan_state import (
-    DONE,
-    apply_progress,
-    apply_reflection,
-    load_progress,
-    locate_step,
-    normalise,
-    revise,
-    settle_subtasks,
-)
+from orihon.planning.plan_state import DONE, locate_step, normalise, revise
 from orihon.planning.schema import (
     Action,
     Complexity,
@@ -35,10 +29,11 @@ from orihon.planning.schema import (
     ReplanDecision,
     Revision,
     StepStatus,
+    Subtask,
     Value,
     Verification,
 )
-from orihon.records import PlanEntry, TaskRow
+from orihon.records import Message, PlanEntry, TaskRow
 from orihon.stores.base import Query, Store
 from orihon.task_key import TaskKey
 
@@ -47,26 +42,26 @@ log = logging.getLogger("orihon")
 MAX_VALUES = 64
 MAX_VALUE_ITEMS = 50
 MAX_CHARS = 2000
+MAX_OPENING = 16  # messages that are searched for the request
+COMPARED_CHARS = 4000
+MIN_SIMILARITY = 0.8  # of two requests that ask for the same
 
 Topic = Literal[
     "worked", "failure", "dependency", "effort", "revision", "replan", "problem", "criterion", "placeholder", "work"
 ]
-T = TypeVar("T")
+V = TypeVar("V", bound=Value)
 
 
 class Run(Struct, kw_only=True):
-    """One planned run: its plan with the status of each step, and the newest entries of each kind, oldest first."""
+    """One planned run: its plan with the status of each step, and its newest entries."""
 
     uuid: str = ""
     status: str = ""
     completed_at: str = ""
     plan: Plan = Plan()
-    revisions: list[Revision] = []  # without the plans that they hold
-    reflections: list[Reflection] = []
-    verifications: list[Verification] = []
-    replans: list[ReplanDecision] = []
     tools: list[ToolUse] = []
     entries: int = 0  # all that could be understood
+    values: dict[type[Struct], deque[Any]] = {}
 
     def add(self, value: Value | None) -> None:
         """Take in the next entry of the run."""
@@ -74,17 +69,17 @@ class Run(Struct, kw_only=True):
             return
         self.entries += 1
         if isinstance(value, Plan):  # a second plan is a revision without a reason
-            self.plan = revise(self.plan, Revision(updated_plan=value))
-        elif isinstance(value, Revision):
+            value = Revision(updated_plan=value)
+        if isinstance(value, Revision):
             self.plan = revise(self.plan, value)
-            _keep(self.revisions, replace(value, updated_plan=None))
+            value = replace(value, updated_plan=None)
         elif isinstance(value, Reflection):
-            self.plan = apply_reflection(self.plan, value)
-            _keep(self.reflections, value)
-        elif isinstance(value, Verification):
-            _keep(self.verifications, value)
-        else:
-            _keep(self.replans, value)
+            self.plan = plan_state.apply_reflection(self.plan, value)
+        self.values.setdefault(type(value), deque(maxlen=MAX_VALUES)).append(_bound(value))
+
+    def newest(self, kind: type[V]) -> list[V]:
+        """Return the newest entries of a kind, oldest first. Revisions are without their plans."""
+        return list(self.values.get(kind, ()))
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -104,12 +99,16 @@ class Lesson(Struct, frozen=True, kw_only=True):
         return bool(action.tool and self.tool == action.tool) or bool(purpose and normalise(self.what) == purpose)
 
 
+# runs
+
+
 def read_run(store: Store, row: TaskRow) -> Run:
     """Return a run as far as its records can be read. Raise StoreError if it is missing."""
     run = Run(uuid=row.uuid, status=row.status, completed_at=row.completed_at or "")
     for entry in store.read(row.uuid, PlanEntry):
         run.add(read_entry(entry))
-    run.plan = settle_subtasks(apply_progress(run.plan, load_progress(store, row.uuid)))
+    progress = plan_state.load_progress(store, row.uuid)
+    run.plan = plan_state.settle_subtasks(plan_state.apply_progress(run.plan, progress))
     run.tools = count_tool_uses(store, row.uuid)
     return run
 
@@ -118,24 +117,58 @@ def past_executions(store: Store, key: TaskKey | str, *, limit: int = 3) -> list
     """Return the newest completed or stopped runs of exactly this key that have a plan."""
     rows = list(store.find(Query(key=str(key), status=("completed", "stopped"))))
     rows.sort(key=lambda row: (row.completed_at or "", row.created_at, row.uuid), reverse=True)
-    return list(select_runs(store, rows, limit))
+    return select_runs(store, rows, limit)
 
 
-def select_runs(store: Store, rows: Iterable[TaskRow], limit: int) -> Iterator[Run]:
-    """Yield the first runs that have a plan. A run that cannot be read is skipped with a warning."""
+def select_runs(store: Store, rows: Iterable[TaskRow], limit: int) -> list[Run]:
+    """Return the first runs that have a plan. A run that cannot be read is skipped with a warning."""
+    runs: list[Run] = []
     for row in rows:
-        if limit <= 0:
-            return
+        if len(runs) >= limit:
+            break
         try:
-            if next(store.read(row.uuid, PlanEntry), None) is None:
-                continue
-            run = read_run(store, row)
+            if next(store.read(row.uuid, PlanEntry), None) is not None and (run := read_run(store, row)).entries:
+                runs.append(run)
         except StoreError as error:
             log.warning("[uuid:%s] The plan of this run is not readable: %s", row.uuid[:8], error.message)
-            continue
-        if run.entries:
-            limit -= 1
-            yield run
+    return runs
+
+
+def can_continue(store: Store, run: Run, task_uuid: str) -> bool:
+    """Return whether a run was stopped with work left, and the task's request is still the same."""
+    statuses = {*(part.status for part in run.plan.subtasks), *(action.status for action in run.plan.actions)}
+    if run.status != "stopped" or not statuses - {"completed", "skipped"}:
+        return False
+    first, second = (_read_request(store, uuid) for uuid in (run.uuid, task_uuid))
+    pairs, others = Counter(pairwise(first)), Counter(pairwise(second))
+    shared = 2 * (pairs & others).total() / max(1, pairs.total() + others.total())
+    return bool(first and second) and (first == second or shared >= MIN_SIMILARITY)
+
+
+def _read_request(store: Store, uuid: str) -> str:
+    """Return the first message of the user in the form in which requests are compared."""
+    try:
+        opening = store.read(uuid, Message, last=MAX_OPENING)
+        text = next((message.text for message in opening if message.role == "user"), "")
+    except OrihonError:
+        return ""
+    return " ".join(text.casefold().split())[:COMPARED_CHARS]
+
+
+def _bound(value: Any) -> Any:
+    """Return the value with long texts and lists cut, at every level."""
+    if isinstance(value, str):
+        return value if len(value) <= MAX_CHARS else value[: MAX_CHARS - 1] + "…"
+    if isinstance(value, Struct):
+        return type(value)(**{name: _bound(getattr(value, name)) for name in value.__struct_fields__})
+    if isinstance(value, tuple):
+        return tuple(_bound(item) for item in value[:MAX_VALUE_ITEMS])
+    if isinstance(value, dict | list):
+        return value if len(msgspec.json.encode(value)) <= MAX_CHARS else type(value)()
+    return value
+
+
+# lessons
 
 
 def learn(runs: Iterable[Run]) -> list[Lesson]:
@@ -148,15 +181,44 @@ def learn(runs: Iterable[Run]) -> list[Lesson]:
     return list(lessons.values())
 
 
+def apply_lessons(plan: Plan, lessons: Sequence[Lesson]) -> Plan:
+    """Return the plan with known dependencies, complexity, tools that worked and remedies of known failures."""
+    ids = {normalise(part.description): part.id for part in plan.subtasks}
+    subtasks = tuple(_improve_subtask(part, lessons, ids) for part in plan.subtasks)
+    actions = tuple(_improve_action(action, lessons) for action in plan.actions)
+    return plan.with_subtasks(subtasks).with_actions(actions)
+
+
+def _improve_subtask(part: Subtask, lessons: Sequence[Lesson], ids: dict[str, str]) -> Subtask:
+    levels: tuple[Complexity, ...] = ("low", "medium", "high")
+    dependencies, complexity = list(part.dependencies), part.estimated_complexity
+    for lesson in lessons:
+        if normalise(lesson.what) != normalise(part.description):
+            continue
+        if lesson.topic == "dependency":
+            known = (ids.get(normalise(name), "") for name in lesson.names)
+            dependencies += [id_ for id_ in known if id_ and id_ != part.id and id_ not in dependencies]
+        elif lesson.topic == "effort":
+            complexity = levels[max(levels.index(complexity), levels.index(lesson.names[1]))]
+    return replace(part, dependencies=tuple(dependencies), estimated_complexity=complexity)
+
+
+def _improve_action(action: Action, lessons: Sequence[Lesson]) -> Action:
+    known = [lesson for lesson in lessons if lesson.concerns(action)]
+    tool = action.tool or next((item.tool for item in known if item.topic == "worked" and item.tool), "")
+    remedy = next((item.remedy for item in known if item.topic == "failure" and item.remedy), "")
+    return replace(action, tool=tool, fallback_strategy=action.fallback_strategy or remedy)
+
+
 def _learn_from_steps(run: Run) -> Iterator[Lesson]:
     """Yield the steps that worked and the steps that failed. A step that failed first and worked later is both."""
     reflections: dict[int | str, list[Reflection]] = {}
-    for reflection in run.reflections:
+    for reflection in run.newest(Reflection):
         number, _ = locate_step(run.plan, reflection.action_evaluated, reflection.tool)
         name = normalise(reflection.action_evaluated or reflection.evaluation)
         reflections.setdefault(name if number is None else number, []).append(reflection)
     strategies: dict[int | None, str] = {}
-    for replan in run.replans:
+    for replan in run.newest(ReplanDecision):
         for text in replan.affected_actions if replan.executed and replan.recovery_strategy else ():
             strategies[locate_step(run.plan, text)[0]] = replan.recovery_strategy
     for number, action in enumerate(run.plan.actions):
@@ -186,71 +248,52 @@ def _learn_from_step(action: Action, reflections: list[Reflection], strategy: st
 def _learn_from_subtasks(run: Run) -> Iterator[Lesson]:
     """Yield the dependencies of subtasks, and the complexity of those that were tried."""
     harder: dict[Complexity, Complexity] = {"low": "medium", "medium": "high", "high": "high"}
-    texts = [
-        (item.action_evaluated, item.tool)
-        for item in run.reflections
-        if item.status != "success" or item.plan_revision_needed
-    ]
-    texts += [(text, "") for item in run.replans if item.replan_needed for text in item.affected_actions]
-    troubled = {locate_step(run.plan, text, tool)[1] for text, tool in texts}
-    failed = {action.task_id for action in run.plan.actions if action.status == "failed"}
     names = {part.id: part.name for part in run.plan.subtasks}
+    failed = {action.task_id for action in run.plan.actions if action.status == "failed"}
+    troubled = set[int | None]()
+    for reflection in run.newest(Reflection):
+        if reflection.status != "success" or reflection.plan_revision_needed:
+            troubled.add(locate_step(run.plan, reflection.action_evaluated, reflection.tool)[1])
+    for replan in run.newest(ReplanDecision):
+        troubled.update(locate_step(run.plan, text)[1] for text in replan.affected_actions if replan.replan_needed)
     for number, part in enumerate(run.plan.subtasks):
         if part.dependencies:
             needed = tuple(names.get(id_, id_) for id_ in part.dependencies)
             yield Lesson(topic="dependency", what=part.name, names=needed)
-        estimated = part.estimated_complexity
-        if number in troubled or part.status == "failed" or part.id in failed:
-            yield Lesson(topic="effort", what=part.name, names=(estimated, harder[estimated]))
-        elif part.status in DONE:
-            yield Lesson(topic="effort", what=part.name, names=(estimated, estimated))
+        is_harder = number in troubled or part.status == "failed" or part.id in failed
+        if is_harder or part.status in DONE:
+            estimated = part.estimated_complexity
+            adjusted = harder[estimated] if is_harder else estimated
+            yield Lesson(topic="effort", what=part.name, names=(estimated, adjusted))
 
 
 def _learn_from_entries(run: Run) -> Iterator[Lesson]:
     """Yield what was recorded about the plan as a whole, the newest first."""
-    for revision in reversed(run.revisions):
+    for revision in reversed(run.newest(Revision)):
         yield Lesson(topic="revision", what=revision.reason)
-    for replan in reversed(run.replans):
+    for replan in reversed(run.newest(ReplanDecision)):
         if replan.executed:
             yield Lesson(topic="replan", what=replan.reasoning, remedy=replan.recovery_strategy)
-    for reflection in reversed(run.reflections):
+    for reflection in reversed(run.newest(Reflection)):
         for issue in reflection.issues_identified:
             yield Lesson(topic="problem", what=issue, why=reflection.root_cause)
-    for text, met in _judge_criteria(run):
+    verifications = run.newest(Verification)
+    for text, met in _judge_criteria(run.plan, verifications).items():
         yield Lesson(topic="criterion", what=text, ok=met)
-    for verification in reversed(run.verifications):
+    for verification in reversed(verifications):
         for place in verification.placeholder_detected.locations:
             yield Lesson(topic="placeholder", what=place)
         for action in verification.additional_actions:
             yield Lesson(topic="work", what=action.purpose or action.tool)
 
 
-def _judge_criteria(run: Run) -> Iterable[tuple[str, bool]]:
+def _judge_criteria(plan: Plan, verifications: list[Verification]) -> dict[str, bool]:
     """Return the success criteria that were verified, and whether each is met.
 
     The newest verdict counts. A criterion without a verdict is met if the last verification passed.
     """
-    passed = bool(run.verifications) and run.verifications[-1].verification_passed
-    planned = run.plan.goal_understanding.success_criteria if passed else ()
-    verdicts = [(item.criterion, item.met) for verification in run.verifications for item in verification.criteria]
-    pairs = [*((text, True) for text in planned), *verdicts]
-    return {normalise(text): (text, met) for text, met in pairs}.values()
-
-
-def _keep(values: list[T], value: T) -> None:
-    """Append a value in a bounded size to a list of bounded length."""
-    values.append(_bound(value))
-    del values[:-MAX_VALUES]
-
-
-def _bound(value: Any) -> Any:
-    """Return the value with long texts and lists cut, at every level."""
-    if isinstance(value, str):
-        return value if len(value) <= MAX_CHARS else value[: MAX_CHARS - 1] + "…"
-    if isinstance(value, Struct):
-        return type(value)(**{name: _bound(getattr(value, name)) for name in value.__struct_fields__})
-    if isinstance(value, tuple):
-        return tuple(_bound(item) for item in value[:MAX_VALUE_ITEMS])
-    if isinstance(value, dict | list):
-        return value if len(msgspec.json.encode(value)) <= MAX_CHARS else type(value)()
-    return value
+    passed = bool(verifications) and verifications[-1].verification_passed
+    verdicts = {normalise(text): (text, True) for text in plan.goal_understanding.success_criteria if passed}
+    for item in (item for verification in verifications for item in verification.criteria):
+        verdicts[normalise(item.criterion)] = (item.criterion, item.met)
+    return dict(verdicts.values())

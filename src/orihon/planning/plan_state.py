@@ -20,7 +20,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.context.view import RECORD_EVERY, view
 from orihon.errors import ModelError, StoreError
 from orihon.planning.parser import MAX_ITEMS, parse_reply
-from orihon.planning.schema import Action, Plan, Reflection, Revision, StepStatus, Subtask
+from orihon.planning.schema import Action, ActionPlan, Decomposition, Plan, Reflection, Revision, StepStatus, Subtask
 from orihon.records import Event, Message
 from orihon.stores.base import Store
 
@@ -191,6 +191,16 @@ def revise(plan: Plan, revision: Revision) -> Plan:
     )
 
 
+def continue_plan(previous: Plan, new: Plan) -> Plan:
+    """Return the new plan as the rest of the previous one: completed steps stay and are not repeated."""
+    done = Plan(
+        goal_understanding=previous.goal_understanding,
+        task_decomposition=Decomposition(subtasks=_keep_completed(previous.subtasks)),
+        action_plan=ActionPlan(actions=_keep_completed(previous.actions)),
+    )
+    return revise(done, Revision(updated_plan=new))
+
+
 def apply_reflection(plan: Plan, reflection: Reflection) -> Plan:
     """Return the plan with the status that a reflection gives to one of its steps."""
     statuses: dict[str, StepStatus] = {"success": "completed", "failure": "failed"}
@@ -219,6 +229,10 @@ def settle_subtasks(plan: Plan) -> Plan:
         return part if is_open else replace(part, status=tried[-1])
 
     return plan.with_subtasks(tuple(map(settle, plan.subtasks)))
+
+
+def _keep_completed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(step for step in steps if step.status == "completed")
 
 
 def _carry_over(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:

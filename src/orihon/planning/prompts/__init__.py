@@ -39,71 +39,55 @@ class PromptBuilder:
 
     def ask_for_plan(self, inherited: str, max_actions: int) -> str:
         """Return the prompt for the complete plan."""
-        return self._fill(
-            "plan", inherited=_space(inherited), most=f"{max_actions:,}", form=_to_json(make_form("plan"))
-        )
+        return self._fill("plan", make_form("plan"), inherited=_space(inherited), most=f"{max_actions:,}")
 
     def ask_for_action(self, plan: Plan, number: int, advice: str) -> str:
         """Return the prompt for one action."""
         action = plan.actions[number]
-        concerning = [lesson for lesson in self.lessons if lesson.concerns(action)]
+        lessons = [lesson for lesson in self.lessons if lesson.concerns(action)]
         tools = [use for use in self.tools if use.tool == action.tool]
-        known = [*describe_all(concerning, self.words, "worked", "failure"), *self._describe_tools(tools)]
-        about = [*self._describe_action(plan, number), *self._label(advice=advice), self._quote(known).strip()]
-        return self._fill(
-            "action",
-            heading=self.words["step"].format(number + 1, len(plan.actions)),
-            about="\n".join(filter(None, about)),
-            report=_to_json(_make_report_form()),
-        )
+        known = [*describe_all(lessons, self.words, "worked", "failure"), *self._describe_tools(tools)]
+        about = "\n".join(filter(None, (self._describe_action(plan, number, advice), self._quote(known).strip())))
+        heading = self.words["step"].format(number + 1, len(plan.actions))
+        return self._fill("action", heading=heading, about=about, report=_to_json(_make_report_form()))
 
     def ask_for_reflection(self, plan: Plan, number: int) -> str:
         """Return the prompt for a reflection on an action."""
-        helped = [lesson for lesson in self.lessons if lesson.topic != "failure" or (lesson.ok and lesson.remedy)]
-        known = describe_all(helped, self.words, "revision", "replan", "problem", "failure")
+        lessons = [lesson for lesson in self.lessons if lesson.topic != "failure" or (lesson.ok and lesson.remedy)]
+        known = describe_all(lessons, self.words, "revision", "replan", "problem", "failure")
         form = make_form("reflection", "revision")
-        return self._fill("reflect", **self._state(plan, number), learned=self._quote(known), form=_to_json(form))
+        return self._fill("reflect", form, **self._state(plan, number), learned=self._quote(known))
 
     def ask_for_decision(self, plan: Plan, number: int, counts: dict[str, int], max_replans: int) -> str:
         """Return the prompt for the decision whether to replan."""
         done = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or self.words["nothing"]
-        form = _to_json(make_form("replan_decision"))
-        return self._fill("decide", **self._state(plan, number), counts=done, most=f"{max_replans:,}", form=form)
+        form = make_form("replan_decision")
+        return self._fill("decide", form, **self._state(plan, number), counts=done, most=f"{max_replans:,}")
 
     def ask_for_revision(self, plan: Plan, number: int, kind: ReplanType, advice: str) -> str:
         """Return the prompt for a new plan, or for a part of one."""
-        about = [*self._describe_action(plan, number), *self._label(advice=advice)]
-        return self._fill(
-            "revise",
-            what=self.words.get(kind, self.words["plan_revision"]),
-            about="\n".join(about),
-            plan=self.describe_steps(plan),
-            form=_to_json(make_form("revision")),
-        )
+        what = self.words.get(kind, self.words["plan_revision"])
+        return self._fill("revise", make_form("revision"), **self._state(plan, number, advice), what=what)
 
     def ask_for_verification(self, plan: Plan, placeholders: Sequence[str]) -> str:
         """Return the prompt for a verification of the work."""
         goal = plan.goal_understanding
-        about = [
-            *self._label(goal=goal.main_objective),
-            *(f"{self.words['criterion']}: {text}" for text in goal.success_criteria),
-            *(f"{self.words['constraint']}: {text}" for text in goal.constraints),
-        ]
+        about = [("goal", goal.main_objective)]
+        about += [("criterion", text) for text in goal.success_criteria]
+        about += [("constraint", text) for text in goal.constraints]
         found = [self.words["written"], *(f"- {text}" for text in placeholders)] if placeholders else []
         return self._fill(
             "verify",
-            about="\n".join(about),
+            make_form("verification"),
+            about=self._label(about),
             plan=self.describe_steps(plan),
             learned=self._quote(describe_all(self.lessons, self.words, "placeholder", "criterion", "work")),
             found="\n".join(found),
-            form=_to_json(make_form("verification")),
         )
 
     def ask_again(self, error: str, form: dict[str, Any]) -> str:
         """Return the prompt for a readable reply."""
-        return self._fill("again", error=error, form=_to_json(form))
-
-    # parts of prompts
+        return self._fill("again", form, error=error)
 
     def introduce_earlier_runs(self, previous: Plan | None, *, continues: bool) -> str:
         """Return what the plan's prompt says about earlier runs; empty without any."""
@@ -131,53 +115,52 @@ class PromptBuilder:
 
     def make_advice(self, strategy: str, question: Question | None) -> str:
         """Return what the next attempt should know."""
-        lines = [strategy] if strategy else []
-        if question is not None and question.answer:
-            lines.append(f"{self.words['answer']}: {question.answer}")
-        elif question is not None:
-            lines.append(f"{self.words['assume']}: {'; '.join(question.assumptions) or self.words['judge']}")
-        return "\n".join(lines)
+        if question is None:
+            return strategy
+        assumed = "; ".join(question.assumptions) or self.words["judge"]
+        label, text = ("answer", question.answer) if question.answer else ("assume", assumed)
+        return "\n".join(filter(None, (strategy, f"{self.words[label]}: {text}")))
 
     def describe_repair(self, issues: Iterable[str]) -> str:
         """Return the purpose of an action that resolves the issues of a verification."""
         texts = [shorten(text, MAX_CHARS) for text in issues][:MAX_LINES]
         return self.words["mend"].format("; ".join(texts) or self.words["judge"])
 
-    def _state(self, plan: Plan, number: int) -> dict[str, str]:
-        return {"about": "\n".join(self._describe_action(plan, number)), "plan": self.describe_steps(plan)}
+    def _state(self, plan: Plan, number: int, advice: str = "") -> dict[str, str]:
+        return {"about": self._describe_action(plan, number, advice), "plan": self.describe_steps(plan)}
 
-    def _describe_action(self, plan: Plan, number: int) -> list[str]:
+    def _describe_action(self, plan: Plan, number: int, advice: str) -> str:
         action = plan.actions[number]
         part = next((part for part in plan.subtasks if part.id == action.task_id), Subtask(id=action.task_id))
-        return self._label(
-            goal=plan.goal,
-            subtask=": ".join(filter(None, (part.id, part.description))),
-            purpose=action.purpose,
-            tool=action.tool,
-            parameters=_to_json(action.parameters) if action.parameters else "",
-            expected=action.expected_outcome,
-            fallback=action.fallback_strategy,
-            error=action.error,
-        )
+        about = {
+            "goal": plan.goal,
+            "subtask": ": ".join(filter(None, (part.id, part.description))),
+            "purpose": action.purpose,
+            "tool": action.tool,
+            "parameters": _to_json(action.parameters) if action.parameters else "",
+            "expected": action.expected_outcome,
+            "fallback": action.fallback_strategy,
+            "error": action.error,
+            "advice": advice,
+        }
+        return self._label(about.items())
 
     def _describe_tools(self, uses: Sequence[ToolUse]) -> list[str]:
-        lines = []
+        texts = []
         for use in uses[:MAX_LINES]:
-            error = f": {use.last_error}" if use.last_error else ""
-            lines.append(
-                f"{self.words['tool']}: {use.tool}: {self.words['uses'].format(use.successes, use.failures)}{error}"
-            )
-        return lines
+            counts = self.words["uses"].format(use.successes, use.failures)
+            texts.append(": ".join(filter(None, (self.words["tool"], use.tool, counts, use.last_error))))
+        return texts
 
-    def _label(self, **values: str) -> list[str]:
-        return [f"{self.words[name]}: {value}" for name, value in values.items() if value]
+    def _label(self, texts: Iterable[tuple[str, str]]) -> str:
+        return "\n".join(f"{self.words[name]}: {text}" for name, text in texts if text)
 
     def _quote(self, known: Sequence[str]) -> str:
         lines = [f"- {shorten(neutralise(text, self.names), MAX_CHARS)}" for text in known]
         return _space("\n".join((self.words["earlier"], *lines))) if lines else ""
 
-    def _fill(self, name: str, **values: str) -> str:
-        return read(__name__, name, self.language).format(**values)
+    def _fill(self, name: str, form: dict[str, Any] | None = None, **values: str) -> str:
+        return read(__name__, name, self.language).format(form=_to_json(form), **values)
 
 
 @functools.cache
@@ -188,12 +171,10 @@ def make_form(*kinds: PlanKind) -> dict[str, Any]:
     return {**schemas[0], "properties": properties}
 
 
-@functools.cache
 def _make_report_form() -> dict[str, Any]:
     """Return the short form of a reflection: its required fields."""
-    reflection = json_schema("reflection")["properties"]["reflection"]
-    required = {name: " | ".join(reflection["properties"][name]["enum"]) for name in reflection["required"]}
-    return {"reflection": required}
+    reflection = make_form("reflection")["properties"]["reflection"]
+    return {"reflection": {name: " | ".join(reflection["properties"][name]["enum"]) for name in reflection["required"]}}
 
 
 def _to_json(value: Any) -> str:
