@@ -254,25 +254,25 @@ def no_place(task):
 
 
 REPAIRS = [
-    (torn, "problem", "messages.jsonl: Its last 28 bytes are a line that a crash has torn"),
+    (torn, "problem", "messages.jsonl: Its last 28 bytes are an incomplete line"),
     (torn_zeros, "problem", "events.jsonl: Its last 5,000 bytes"),
     (without_newline, "problem", "tools.jsonl: Its last"),
     (no_index, "note", "messages.idx: It is missing"),
     (short_index, "note", "messages.idx: It lacks the newest 17 messages"),
-    (garbage_index, "problem", "messages.idx: It does not describe"),
-    (shifted_index, "problem", "messages.idx: It does not describe"),
+    (garbage_index, "problem", "messages.idx: It does not match"),
+    (shifted_index, "problem", "messages.idx: It does not match"),
     (wide_file, "problem", "messages.jsonl: Its mode is 0644; it should be 0600"),
     (wide_directory, "problem", "blobs: Its mode is 0755; it should be 0700"),
     (temporary, "note", ".state.json.new: A temporary file"),
     (half_a_move, "problem", "state.json says completed, so it belongs in completed/"),
     (no_row, "problem", "no row in tasks.db"),
     (other_row, "problem", "total_tokens 1, not 77"),
-    (odd_row, "problem", "row in tasks.db makes no sense"),
+    (odd_row, "problem", "row in tasks.db is invalid"),
     (torn_state, "problem", "state.json: It cannot be read"),
     (no_state, "problem", "state.json: It is missing"),
-    (empty_lock, "note", ".lock: Its holder is gone"),
-    (begun, "note", "running/0f8fad5b: The task was never finished being made"),
-    (abandoned, "note", ".new-x: A task was never finished being made"),
+    (empty_lock, "note", ".lock: Its holder died"),
+    (begun, "note", "running/0f8fad5b: The creation of the task was interrupted"),
+    (abandoned, "note", ".new-x: The creation of a task was interrupted"),
     (half_deleted, "note", ".deleted-0f8fad5b: A deletion was interrupted"),
     (no_table, "problem", "tasks.db: It is missing"),
     (garbage_table, "problem", "tasks.db: It is not a sound SQLite file"),
@@ -375,21 +375,21 @@ def newer_format(task):
 
 
 LOSSES = [
-    (broken_line, "Line 5 cannot be read", "before and after it is still read"),
+    (broken_line, "Line 5: The line cannot be read", "before and after it are still read"),
     (changed_byte, "Line 5: the line is not what it was", "do not trust it"),
-    (repeated_line, "Line 2 repeats number 1", "stays in the file"),
-    (endless_line, "17,825,792 bytes, more than 16,777,216", "before and after it is still read"),
-    (no_blob, "500,000 bytes are lost", "What the line itself says is still there"),
-    (changed_blob, "sha256 differs", "still there"),
-    (link, "It is a link", "neither makes nor follows"),
-    (fifo, "It is a FIFO", "neither makes nor follows"),
-    (link_to_a_task, "It is a link", "neither makes nor follows"),
-    (no_directory, "The row has no directory", "all that is left of it"),
+    (repeated_line, "Line 2: the line repeats number 1", "stays in the file"),
+    (endless_line, "17,825,792 bytes, more than 16,777,216", "before and after it are still read"),
+    (no_blob, "500,000 bytes are lost", "The text in the line is still there"),
+    (changed_blob, "is not what it was when it was stored", "still there"),
+    (link, "It is a link", "neither creates nor follows"),
+    (fifo, "It is a FIFO", "neither creates nor follows"),
+    (link_to_a_task, "It is a link", "neither creates nor follows"),
+    (no_directory, "The row has no directory", "only the row is left"),
     (garbage_metadata, "cannot be read", "Its lists are still there"),
     (no_metadata, "It is missing", "Its lists are still there"),
     (two_directories, "a second directory of this task", "Keep the right one"),
-    (broken_archive, "It cannot be read", "it is left as it is"),
-    (newer_format, "has format 9", "Use a newer one"),
+    (broken_archive, "It cannot be read", "It is left unchanged"),
+    (newer_format, "has format 9", "Use a newer version"),
 ]
 
 
@@ -445,7 +445,7 @@ def test_an_archive_is_looked_into(place):
     pack(place / "completed" / uuid / "messages.jsonl")
     for options in ({}, {"fix": True}):
         (found,) = said(place, **options)
-        assert "Line 5 cannot be read" in found.sentence
+        assert "Line 5: The line cannot be read" in found.sentence
     assert (place / "completed" / uuid / "messages.jsonl.gz").exists()
 
 
@@ -558,10 +558,10 @@ def test_a_store_that_never_rests_is_read_where_it_stands(tmp_path, holder, monk
     child.wait()
     before = [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")]
     moments = itertools.count()
-    monkeypatch.setattr("orihon.ops.doctor.quiet._stamp", lambda _: next(moments))
+    monkeypatch.setattr("orihon.ops.doctor.readonly._stamp", lambda _: (0, 1, next(moments)))
     (finding,) = said(url)
     assert uuid in finding.where
-    assert "is gone without giving the lease back" in finding.sentence
+    assert "died without releasing the lease" in finding.sentence
     assert [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")] == before
 
 
@@ -620,11 +620,11 @@ def database(tmp_path):
 
 SQL = [
     ("UPDATE messages SET line = '{' WHERE seq = 5", "The line cannot be read"),
-    ("UPDATE messages SET seq = 999 WHERE seq = 5", "The line says it is number 5"),
-    ("UPDATE messages SET role = 'tool' WHERE seq = 5", "role beside the line differ"),
+    ("UPDATE messages SET seq = 999 WHERE seq = 5", "Its line says number 5"),
+    ("UPDATE messages SET role = 'tool' WHERE seq = 5", "The columns role differ"),
     ("UPDATE blobs SET data = x'00' WHERE length(data) > 99", "sha256 differs"),
     ("DELETE FROM blobs", "500,000 bytes are lost"),
-    ("UPDATE tasks SET status = 'dancing'", "Its row makes no sense"),
+    ("UPDATE tasks SET status = 'dancing'", "Its row is invalid"),
     ("DELETE FROM tasks", "but none in tasks"),
     ("DELETE FROM metadata", "Its metadata are missing"),
     ("PRAGMA user_version = 9", "has schema 9"),
@@ -669,7 +669,7 @@ def test_the_lease_of_a_dead_holder(database, holder):
     child.wait()
     before = digest(database.parent)
     (found,) = said(url)
-    assert "is gone without giving the lease back" in found.sentence
+    assert "died without releasing the lease" in found.sentence
     assert digest(database.parent) == before
     assert [finding.level for finding in said(url, fix=True)] == ["fixed"]
     assert said(url) == []
@@ -724,7 +724,7 @@ def test_a_sound_postgres(postgres_store, holder):
     assert about_tasks(fix=True) == []
     child.kill()
     child.wait()
-    assert "is gone without giving the lease back" in about_tasks()[0].sentence
+    assert "died without releasing the lease" in about_tasks()[0].sentence
     assert [finding.level for finding in about_tasks(fix=True)] == ["fixed"]
     assert about_tasks() == []
     with pytest.raises(UsageError, match="plain files"):

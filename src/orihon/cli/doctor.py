@@ -9,7 +9,8 @@ import click
 from orihon.cli.output import say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.ops.access import require_admin
-from orihon.ops.doctor import Finding, ProgressCounter, examine
+from orihon.ops.doctor import Finding, examine
+from orihon.ops.progress import ProgressCounter
 from orihon.settings.load import load
 
 PROBLEMS = 1

@@ -1,18 +1,19 @@
-"""What can be repaired without losing anything; nothing that anybody wrote is deleted here."""
+"""Repairs of a store of plain files that lose nothing. No record is deleted."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 from orihon.errors import Corrupt, LeaseHeld
-from orihon.ops.doctor.entries import FOLDERS, is_ours, is_temporary
 from orihon.ops.doctor.finding import Finding
+from orihon.ops.doctor.readonly import UnopenedStore
 from orihon.records import Record
-from orihon.stores.base import LISTS, Options, Store
+from orihon.stores.base import LISTS
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -27,128 +28,126 @@ from orihon.stores.files import (
 from orihon.stores.jsonl.append_log import AppendLog
 from orihon.stores.jsonl.creation import clear_up
 from orihon.stores.jsonl.layout import PLACES, decode_row, write_state
-from orihon.stores.jsonl.line_reader import Source, whole_size
+from orihon.stores.jsonl.line_reader import whole_size
 from orihon.stores.jsonl.lock_file import LockFile
+from orihon.stores.jsonl.message_index import NAME as INDEX
 from orihon.stores.jsonl.message_index import MessageIndex, rebuild
 from orihon.stores.jsonl.recovery import load, recover, settle
-from orihon.stores.jsonl.store import JsonlStore, file_of, open_list
+from orihon.stores.jsonl.store import file_of, open_list
 from orihon.stores.sql import rows
-from orihon.stores.sql.database import Database
+
+FOLDERS = ("planning", "blobs")  # inside the directory of a task
+
+_TEMPORARY = re.compile(r"\..*\.new(-wal|-shm|-journal)?")
+_STORE_FILE = re.compile(r"\.?(tasks\.db|search\.db|audit\.jsonl|mask\.key|pause_signal|stop_signal)([-.].*)?")
 
 
-class Bench(JsonlStore):
-    """A store of plain files that does not repair itself when it is opened, so that every repair can be told."""
-
-    def __init__(self, base: Path) -> None:
-        Store.__init__(self, str(base), Options(report=_silence))
-        self.base, self.leases = base, set()
-        self.database = Database(base / "tasks.db", ("tasks",))
+def is_store_file(name: str) -> bool:
+    """Return whether Orihon creates files of this name in the top directory of a store."""
+    return _STORE_FILE.fullmatch(name) is not None
 
 
-def _silence(*_: object) -> None:
-    """The doctor says it in his own words."""
+def is_temporary(name: str) -> bool:
+    """Return whether a file was about to replace another when its writer died."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
-def mend_directories(base: Path) -> None:
-    """Modes of the store and of what stands beside its tasks, and what a deletion left."""
+def repair_directories(base: Path) -> None:
+    """Create missing directories, correct the modes of the store's own files, and finish interrupted deletions."""
     for name in ("", *PLACES):
         make_directory(base / name)
         (base / name).chmod(PRIVATE_DIRECTORY)
-    with directory_handle(base) as directory:
-        _tidy(directory, is_ours)
-    with Bench(base) as bench:
-        clear_up(bench)
+    with directory_handle(base) as dir_fd:
+        _clean_directory(dir_fd, is_store_file)
+    with UnopenedStore(base, writable=True) as store:
+        clear_up(store)
 
 
-def mend_task(bench: Bench, uuid: str, found: list[Finding]) -> None:
-    """All that is fixable in one task; a task that somebody holds is left to him."""
-    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(bench.path_of(uuid)) as directory:
-        if not exists("metadata.json", directory):
-            recover(bench, uuid)
-            if bench.place_of(uuid) is None:
-                return  # it had only just begun to be made
+def repair_task(store: UnopenedStore, uuid: str, findings: list[Finding]) -> None:
+    """Repair one task. A task that has a writer is left unchanged."""
+    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(store.path_of(uuid)) as dir_fd:
+        if not exists("metadata.json", dir_fd):
+            recover(store, uuid)
+            if store.place_of(uuid) is None:
+                return  # its creation had only begun
         try:
-            lock = LockFile.take(uuid, directory)
+            lock = LockFile.take(uuid, dir_fd)
         except LeaseHeld:
             return
         try:
-            os.fchmod(directory, PRIVATE_DIRECTORY)
-            _tidy(directory)
-            torn = [name for kind, (name, field) in LISTS.items() if field and _mend_tail(name, kind, uuid, directory)]
-            if "messages" in torn or any(finding.where.endswith("/messages.idx") for finding in found):
-                _mend_index(uuid, directory)
-            with suppress(Corrupt, FileNotFoundError):  # without metadata there is no row to be made
-                _mend_state(bench, uuid, directory)
+            os.fchmod(dir_fd, PRIVATE_DIRECTORY)
+            _clean_directory(dir_fd)
+            torn = [name for kind, (name, field) in LISTS.items() if field and _repair_tail(name, kind, uuid, dir_fd)]
+            if "messages" in torn or any(finding.where.endswith(f"/{INDEX}") for finding in findings):
+                _rebuild_index(uuid, dir_fd)
+            with suppress(Corrupt, FileNotFoundError):  # without metadata there is no row
+                _repair_state(store, uuid, dir_fd)
         finally:
             lock.release()
 
 
-def _tidy(directory: int, chosen: Callable[[str], bool] = bool) -> None:
-    """Modes and temporary files, in a directory and in those of a task inside it."""
-    for name in filter(chosen, os.listdir(directory)):
-        with suppress(FileNotFoundError):  # tasks are made and deleted meanwhile
-            _tidy_one(name, directory)
+def _clean_directory(dir_fd: int, is_ours: Callable[[str], bool] = bool) -> None:
+    """Correct modes and remove temporary files in a directory and in the folders of a task."""
+    for name in filter(is_ours, os.listdir(dir_fd)):
+        with suppress(FileNotFoundError):  # other processes create and delete tasks meanwhile
+            mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode) and name in FOLDERS:
+                os.chmod(name, PRIVATE_DIRECTORY, dir_fd=dir_fd)
+                with directory_handle(name, dir_fd) as folder_fd:
+                    _clean_directory(folder_fd)
+            elif stat.S_ISREG(mode) and is_temporary(name):
+                os.unlink(name, dir_fd=dir_fd)
+            elif stat.S_ISREG(mode) and stat.S_IMODE(mode) != PRIVATE_FILE:
+                # by name, because closing a handle would end the SQLite locks of this process
+                os.chmod(name, PRIVATE_FILE, dir_fd=dir_fd)
 
 
-def _tidy_one(name: str, directory: int) -> None:
-    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-    if stat.S_ISDIR(mode) and name in FOLDERS:
-        os.chmod(name, PRIVATE_DIRECTORY, dir_fd=directory)
-        with directory_handle(name, directory) as folder:
-            _tidy(folder)
-    elif stat.S_ISREG(mode) and is_temporary(name):
-        os.unlink(name, dir_fd=directory)
-    elif stat.S_ISREG(mode) and stat.S_IMODE(mode) != PRIVATE_FILE:
-        # by its name, because a handle that is closed would end SQLite's locks of this process
-        os.chmod(name, PRIVATE_FILE, dir_fd=directory)
-
-
-def _mend_state(bench: Bench, uuid: str, directory: int) -> None:
-    """State, directory and row agree; a state that cannot be read is kept aside."""
-    metadata, row = load(bench, uuid, directory)
+def _repair_state(store: UnopenedStore, uuid: str, dir_fd: int) -> None:
+    """Make state, directory and row agree. A state that cannot be read is set aside."""
+    metadata, row = load(store, uuid, dir_fd)
     try:
-        decode_row(metadata, read_file("state.json", directory))
+        decode_row(metadata, read_file("state.json", dir_fd))
     except Corrupt:
-        os.replace("state.json", "state.json.torn", src_dir_fd=directory, dst_dir_fd=directory)
+        os.replace("state.json", "state.json.torn", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except FileNotFoundError:
         pass
-    if not exists("state.json", directory):
-        write_state(row, directory, durable=True, lasting=True)
-    settle(bench, uuid, row)
-    bench.database.write(lambda connection: rows.insert(connection, row))
+    if not exists("state.json", dir_fd):
+        write_state(row, dir_fd, durable=True, lasting=True)
+    settle(store, uuid, row)
+    store.database.write(lambda connection: rows.insert(connection, row))
 
 
-def _mend_tail(name: str, kind: type[Record], uuid: str, directory: int) -> bool:
-    """Put a torn end aside, as whoever opens the list for writing does; whether there was one."""
-    source = open_list(name, uuid, directory)
+def _repair_tail(name: str, kind: type[Record], uuid: str, dir_fd: int) -> bool:
+    """Set an incomplete last line aside, as opening the list for writing does, and return whether there was one."""
+    source = open_list(name, uuid, dir_fd)
     if source is None:
         return False
     with closing(source):
-        torn = source.size - whole_size(source)
+        is_torn = source.size > whole_size(source)
     folder, _, file = file_of(name, uuid).rpartition("/")
-    with directory_handle(folder or ".", directory) as within:
-        if torn and exists(file, within):
-            AppendLog(file, kind, within, _silence).close()
-    return bool(torn)
+    with directory_handle(folder or ".", dir_fd) as folder_fd:
+        if is_torn and exists(file, folder_fd):
+            AppendLog(file, kind, folder_fd, _ignore).close()
+    return is_torn
 
 
-def _mend_index(uuid: str, directory: int) -> None:
-    """Build the index anew; checksums that were written once are carried over."""
-    log = open_list("messages", uuid, directory)
+def _rebuild_index(uuid: str, dir_fd: int) -> None:
+    """Rebuild the index from the log. Checksums that were written once are carried over."""
+    log = open_list("messages", uuid, dir_fd)
     if log is None:
         return
     with closing(log):
-        _rebuild_index(log, directory)
-
-
-def _rebuild_index(log: Source, directory: int) -> None:
-    old = MessageIndex(open_file("messages.idx", os.O_RDWR | os.O_CREAT, directory))
-    try:
-        new = MessageIndex(create_file(".messages.idx.new", directory))
+        old = MessageIndex(open_file(INDEX, os.O_RDWR | os.O_CREAT, dir_fd))
         try:
-            rebuild(old, new, log, whole_size(log), _silence)
+            new = MessageIndex(create_file(f".{INDEX}.new", dir_fd))
+            try:
+                rebuild(old, new, log, whole_size(log), _ignore)
+            finally:
+                os.close(new.fd)
         finally:
-            os.close(new.fd)
-    finally:
-        os.close(old.fd)
-    os.replace(".messages.idx.new", "messages.idx", src_dir_fd=directory, dst_dir_fd=directory)
+            os.close(old.fd)
+    os.replace(f".{INDEX}.new", INDEX, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+
+def _ignore(*_: object) -> None:
+    """Ignore a problem that the examination has already reported."""

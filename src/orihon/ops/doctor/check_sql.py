@@ -1,0 +1,251 @@
+"""Examination of a store in a database: SQLite and PostgreSQL, by the same statements.
+
+A PostgreSQL database is read in one transaction, as it is at one moment, while other processes write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from orihon import codec
+from orihon.errors import Corrupt, LeaseHeld, OrihonError
+from orihon.ops.doctor.finding import (
+    Finding,
+    check_mode,
+    check_record,
+    limit_findings,
+    note,
+    problem,
+    repair_and_recheck,
+)
+from orihon.ops.doctor.readonly import peek, signature
+from orihon.ops.doctor.tasks_db import EARLIER, LOG_ENDINGS, check_sqlite_version, check_table
+from orihon.ops.progress import ProgressCounter
+from orihon.records import Message, Record
+from orihon.stores.base import LISTS
+from orihon.stores.files import PRIVATE_FILE
+from orihon.stores.liveness import is_alive
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import Database
+from orihon.stores.sql.store import TABLES, Holder, holder_of
+from orihon.stores.sql.sweeping import LEFT
+
+if TYPE_CHECKING:
+    from orihon.stores.sql.postgres_pool import Connection, Server
+
+# ruff: noqa: S608 - the statements consist of names of tables and columns in the code
+REPEATED_COLUMNS = ("role", "tokens", "timestamp", "key")  # of a message: they repeat what its line says
+UNSAFE_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+HELD = "SELECT uuid, lease_owner FROM tasks WHERE lease_owner IS NOT NULL"
+RELEASE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
+HAS_BLOB = "SELECT 1 FROM blobs WHERE uuid = ? AND sha256 = ?"
+NO_METADATA = "SELECT uuid FROM tasks WHERE NOT EXISTS (SELECT 1 FROM metadata WHERE metadata.uuid = tasks.uuid)"
+ORPHANS = (
+    "SELECT uuid, count(*) FROM {table} AS lost WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.uuid = lost.uuid) "
+    f"AND uuid NOT IN ({LEFT}) GROUP BY uuid"
+)
+
+Query = Callable[..., Iterator[tuple[Any, ...]]]  # from a statement with `?` and its values
+
+
+def examine_sqlite(path: Path, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
+    """Examine a SQLite file. With `fix`, correct modes and release the leases of dead processes."""
+    started = time.monotonic()
+    findings = list(_check_file(path))
+    if fix and any(finding.fixable for finding in findings):
+        findings = list(repair_and_recheck(findings, lambda: _repair_file(path), lambda: _check_file(path)))
+    yield from findings
+    if not any(finding.level == "problem" and not _is_harmless(finding) for finding in findings):
+        before = signature(path)
+        try:
+            with peek(path) as connection:
+
+                def query(statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+                    return connection.execute(statement, values)
+
+                yield from _check_contents(query, progress, "CAST(line AS BLOB)")
+        except sqlite3.DatabaseError as error:
+            if signature(path) == before:
+                yield problem(path.name, f"It is not a sound SQLite file: {error}.")
+            else:
+                yield note(path.name, "It was written while it was read, and was not read completely. Try again.")
+    yield Finding("ok", str(path), f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
+
+
+def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
+    """Examine a PostgreSQL database. With `fix`, release the leases of dead processes."""
+    from orihon.stores.sql.migrations import require_tables  # noqa: PLC0415 - only with psycopg
+    from orihon.stores.sql.postgres_pool import Server  # noqa: PLC0415
+
+    started = time.monotonic()
+    with closing(Server(url, patience_seconds=0)) as server:
+        try:
+            require_tables(server)
+        except OrihonError as error:
+            yield problem(server.shown, f"{error.message} {error.hint}")
+            return
+        statement = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s) AND setting = 'off'"
+        for name, setting in server.all(statement, list(UNSAFE_SETTINGS)):
+            yield note(server.shown, f"`{name}` is {setting} on this server: a crash can undo what was stored.")
+        findings = [_report_dead(uuid, holder) for uuid, holder, _ in _dead_on_server(server)]
+        yield from repair_and_recheck(findings, lambda: _release_on_server(server), list) if fix else findings
+        with closing(server.connect()) as connection:
+            yield from _check_snapshot(connection, progress)
+        yield Finding("ok", server.shown, f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
+
+
+def _check_snapshot(connection: Connection, progress: ProgressCounter) -> Iterator[Finding]:
+    from psycopg import IsolationLevel  # noqa: PLC0415
+
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    numbers = count()
+
+    def query(statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        statement = statement.replace("?", "%s")
+        if values:
+            yield from connection.execute(statement.encode(), values)
+            return
+        with connection.cursor(name=f"doctor_{next(numbers)}", binary=True) as cursor:
+            cursor.itersize = 1 if " data " in statement else 200  # blobs are large
+            cursor.execute(statement.encode())
+            yield from cursor
+
+    with connection.transaction():
+        yield from _check_contents(query, progress, "line")
+
+
+# leases
+
+
+def _report_dead(uuid: str, holder: Holder) -> Finding:
+    return note(f"task {uuid}", f"Its holder, {holder}, died without releasing the lease.", fixable=True)
+
+
+def _parse_holders(leases: Iterator[tuple[str, str]]) -> Iterator[tuple[str, Holder, str]]:
+    for uuid, owner in leases:
+        try:
+            yield uuid, holder_of(uuid, owner), owner
+        except LeaseHeld:
+            continue  # not written by Orihon; it expires
+
+
+def _dead_in_file(path: Path) -> list[tuple[str, Holder, str]]:
+    with peek(path) as connection:
+        return [lease for lease in _parse_holders(connection.execute(HELD)) if is_alive(lease[1]) is False]
+
+
+def _dead_on_server(server: Server) -> list[tuple[str, Holder, str]]:
+    """Return the leases of this machine whose holder is dead. For other machines that is not known."""
+    from orihon.stores.sql.postgres_queue import died_here  # noqa: PLC0415
+
+    return [lease for lease in _parse_holders(iter(server.all(HELD))) if died_here(lease[0], lease[2])]
+
+
+def _release_on_server(server: Server) -> None:
+    for uuid, _, owner in _dead_on_server(server):
+        server.change(f"{RELEASE} RETURNING uuid".replace("?", "%s"), uuid, owner)
+
+
+# the SQLite file
+
+
+def _is_harmless(finding: Finding) -> bool:
+    """Return whether the contents can be examined in spite of a problem."""
+    return finding.fixable and not finding.sentence.startswith(EARLIER)
+
+
+def _check_file(path: Path) -> Iterator[Finding]:
+    for file in _list_files(path):
+        yield from check_mode(file.lstat(), file.name, PRIVATE_FILE)
+    is_sound = True
+    for finding in check_table(path, "integrity_check"):
+        is_sound = False
+        if finding.sentence.startswith(EARLIER):
+            yield finding
+        else:
+            advice = "Keep a copy of the file, and save what can be read with `orihon copy`."
+            yield problem(finding.where, f"{finding.sentence} {advice}")
+    yield from check_sqlite_version(path.name)
+    if is_sound:
+        yield from (_report_dead(uuid, holder) for uuid, holder, _ in _dead_in_file(path))
+
+
+def _list_files(path: Path) -> list[Path]:
+    endings = ("", *LOG_ENDINGS, "-reserve", ".mask.key", ".audit.jsonl")
+    return [file for ending in endings if (file := Path(f"{path}{ending}")).exists()]
+
+
+def _repair_file(path: Path) -> None:
+    dead = _dead_in_file(path)
+    for file in _list_files(path):
+        file.chmod(PRIVATE_FILE)  # before it is opened, because SQLite gives this mode to the log
+    with closing(Database(path, ("tasks", "lists"))) as database:  # opening it adds missing columns
+        for uuid, _, owner in dead:
+            database.change(RELEASE, uuid, owner)
+
+
+# rows, lists and blobs
+
+
+def _check_contents(query: Query, progress: ProgressCounter, line: str) -> Iterator[Finding]:
+    """Check rows, lists and blobs; `line` is the SQL expression for the bytes of a line."""
+    for values in query(f"SELECT {rows.SELECTED} FROM tasks"):
+        progress.add(tasks=1)
+        try:
+            rows.row_of(values)
+        except msgspec.ValidationError as error:
+            yield problem(f"task {values[0]}", f"Its row is invalid: {error}. Its lists are still there.")
+    for kind, (name, _) in LISTS.items():
+        yield from limit_findings(name, _check_list(query, kind, progress, line))
+    yield from limit_findings("blobs", _check_blobs(query, progress))
+    for table in (*(table for table, _ in TABLES.values()), "blobs"):
+        for uuid, rows_left in query(ORPHANS.format(table=table)):
+            yield problem(
+                f"task {uuid}", f"It has {rows_left:,} rows in {table}, but none in tasks: they are never read."
+            )
+    for (uuid,) in query(LEFT):
+        yield note(f"task {uuid}", "It is being deleted, or its deletion was interrupted; `orihon clean` finishes it.")
+    for (uuid,) in query(NO_METADATA):
+        yield problem(f"task {uuid}", "Its metadata are missing: only its row says what it worked on.")
+
+
+def _check_list(query: Query, kind: type[Record], progress: ProgressCounter, line: str) -> Iterator[Finding]:
+    name, field = LISTS[kind]
+    table, column = TABLES[name]
+    repeated = REPEATED_COLUMNS if kind is Message else ()
+    selected = ", ".join(("uuid", column, line, *repeated))
+    for uuid, number, data, *values in query(f"SELECT {selected} FROM {table}"):
+        where = f"task {uuid}, {name} {number}"
+        progress.add(records=1, size_bytes=len(data))
+        try:
+            record = codec.decode_line(data, kind)
+        except Corrupt as error:
+            yield problem(where, f"{error.message} The record is lost; the others are still read.")
+            continue
+        if field and getattr(record, field) != number:
+            yield problem(where, f"Its line says number {getattr(record, field)}. It is left unchanged.")
+        elif wrong := [name for name, value in zip(repeated, values, strict=True) if getattr(record, name) != value]:
+            yield problem(where, f"The columns {' and '.join(wrong)} differ from the line, which is the truth.")
+        yield from check_record(record, where, partial(_has_blob, query, uuid))
+
+
+def _has_blob(query: Query, uuid: str, sha256: str) -> bool:
+    return any(query(HAS_BLOB, uuid, sha256))
+
+
+def _check_blobs(query: Query, progress: ProgressCounter) -> Iterator[Finding]:
+    for uuid, sha256, data in query("SELECT uuid, sha256, data FROM blobs"):
+        progress.add(size_bytes=len(data))
+        if hashlib.sha256(data).hexdigest() != sha256:
+            yield problem(f"task {uuid}, blob {sha256}", "Its sha256 differs, so it is not what was stored.")
