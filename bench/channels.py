@@ -32,9 +32,10 @@ from orihon.agent.sources.base import Comment
 from orihon.agent.sources.progress import Progress, Report
 from orihon.agent.targets import parse_targets
 from orihon.agent.tools.workspace import Workspace
-from orihon.chat import book, document, lines
+from orihon.chat import document, file_tracker, registry
 from orihon.chat.checkpoints import Checkpoints
-from orihon.chat.terminal import typed
+from orihon.chat.conversation import Conversation
+from orihon.chat.terminal.ui_terminal import InputHistory, find_history
 from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from orihon.errors import OrihonError
 from orihon.ingest import sanitiser_for
@@ -526,11 +527,11 @@ def conversation(scene: Scene, texts: list[str]) -> None:
     """The name of a conversation, what waits to be sent, what went wrong, and its document."""
     for text in texts:
         for name in (text, *_tokens(text)):
-            with suppress(OrihonError), book.start(scene.engine, scene.work, name=name) as one:
+            with suppress(OrihonError), registry.start(scene.engine, scene.work, name=name) as one:
                 one.say("hello")
                 one.task.add_reply(_reply())
                 one.set_next(text)
-                one.error(text)
+                one.add_error(text)
                 scene.note("transcript", "\n".join(one.transcript))
                 document.write(
                     one, scene.place / f"{one.conversation_id}.json", {"tools": [text], "context_manager": text}
@@ -542,31 +543,31 @@ def directory(scene: Scene, texts: list[str]) -> None:
     for number, name in enumerate(_names(texts)):  # two directories can be the same once their secrets are masked
         place = scene.place.parent / "homes" / name
         place.mkdir(parents=True, exist_ok=True)
-        book.start(scene.engine, place, name=f"shop {number}").close()
-        typed.remember(typed.place(place, {"XDG_STATE_HOME": str(scene.place / "state")}), name)
+        registry.start(scene.engine, place, name=f"shop {number}").close()
+        InputHistory(find_history(place, {"XDG_STATE_HOME": str(scene.place / "state")})).store_string(name)
 
 
 def tracked_path(scene: Scene, texts: list[str]) -> None:
     """A path that the agent knows."""
     task = scene.task()
-    tracker = lines.FileLineTracker(Workspace(scene.work))
+    tracker = file_tracker.FileLineTracker(Workspace(scene.work))
     for text in texts:
-        tracker.saw(text, b"words\n")
-    lines.save(task, tracker)
+        tracker.record_read(text, b"words\n")
+    file_tracker.save(Conversation(task, name="tracked", workspace=scene.work), tracker.export())
 
 
 def checkpoint_of_files(scene: Scene, texts: list[str]) -> None:
     """The labels of checkpoints, which git keeps as well."""
-    with book.start(scene.engine, scene.work, name=f"shop {len(texts)}") as one:
-        shadow = WorkspaceCheckpoints(scene.place / "repository", scene.work, exclude=[])
-        checkpoints = Checkpoints(one, shadow)
+    with registry.start(scene.engine, scene.work, name=f"shop {len(texts)}") as one:
+        files = WorkspaceCheckpoints(scene.place / "repository", scene.work, exclude=[])
+        checkpoints = Checkpoints(one, files)
         checkpoints.begin()
         for number, text in enumerate(texts):
             (scene.work / "counter.txt").write_text(str(number), "ascii")
             checkpoints.take(text)
             (scene.work / "counter.txt").write_text(f"{number}.", "ascii")
-            checkpoints.end_of_turn(f"{'x' * 30} {text}")
-        scene.note("screen (checkpoints)", str(checkpoints.listing()))
+            checkpoints.end_turn(f"{'x' * 30} {text}")
+        scene.note("screen (checkpoints)", str(checkpoints.list_checkpoints()))
 
 
 def imported_document(scene: Scene, texts: list[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import orihon
 from bench import resident
 from bench.messages import passage
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.chat.conversation import Conversation
 from orihon.settings.schema import ContextStorage, Settings
 
@@ -56,7 +56,7 @@ def child(size: int) -> None:
     """Measure one size, and print it."""
     settings = Settings(context_storage=ContextStorage(durability="os"))
     with tempfile.TemporaryDirectory() as place, orihon.open(Path(place) / "store", settings=settings) as engine:
-        with book.start(engine, Path(place), name="long", **OPTIONS) as talk:
+        with registry.start(engine, Path(place), name="long", **OPTIONS) as talk:
             _exchange(talk, 0)
             talk.task.window()
             gc.collect()
@@ -66,7 +66,7 @@ def child(size: int) -> None:
             talk.task.window()  # if it must be folded, it is now
             uuid = talk.conversation_id
         began = time.perf_counter()
-        with book.resume(engine, uuid) as talk:
+        with registry.resume(engine, uuid) as talk:
             talk.task.window()
             resumed = time.perf_counter() - began
             times = [_timed(talk, number) for number in range(size - MEASURED, size)]

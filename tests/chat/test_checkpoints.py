@@ -1,4 +1,4 @@
-"""Files and conversation at one moment, in a real git repository of the person's, and the way back."""
+"""Checkpoints of files and conversation in a real git repository."""
 
 import shutil
 import subprocess
@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 import orihon
-from orihon.chat import book
-from orihon.chat.checkpoints import attached, wish
+from orihon.chat import registry
+from orihon.chat.checkpoints import ENABLED, open_checkpoints
 from orihon.errors import NotFound, UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
@@ -15,7 +15,7 @@ from support.replies import TOOLS, calling, saying
 
 @pytest.fixture
 def work(tmp_path):
-    """A repository of somebody's."""
+    """A git repository."""
     place = tmp_path / "work"
     place.mkdir()
     subprocess.run(["git", "init", "-q", str(place)], check=True)
@@ -25,7 +25,7 @@ def work(tmp_path):
 
 @pytest.fixture(params=["jsonl", "sqlite"])
 def engine(request, work):
-    """The store is in the workspace, as it is by default."""
+    """The store is in the workspace, as by default."""
     url = work / "logs" / "contexts" if request.param == "jsonl" else f"sqlite:///{work / 'contexts.db'}"
     with orihon.open(url, settings=Settings()) as engine:
         yield engine
@@ -33,7 +33,7 @@ def engine(request, work):
 
 @pytest.fixture
 def talk(engine, work):
-    with book.start(engine, work, name="shop", tools=[*TOOLS, *_shell()], system="You help.") as talk:
+    with registry.start(engine, work, name="shop", tools=[*TOOLS, *_shell()], system="You help.") as talk:
         yield talk
 
 
@@ -42,7 +42,7 @@ def _shell():
 
 
 def turn(talk, checkpoints, prompt, *changes):
-    """One turn of a conversation in which tools write files."""
+    """Run one turn in which tools write files."""
     talk.say(prompt)
     for name, text in changes:
         talk.task.add_reply(calling(("shell", {"command": f"write {name}"})))
@@ -52,7 +52,7 @@ def turn(talk, checkpoints, prompt, *changes):
             path.unlink() if text is None else path.write_text(text)
             run.result = "done"
     talk.task.add_reply(saying(f"Answer to {prompt}"))
-    return checkpoints.end_of_turn(prompt)
+    return checkpoints.end_turn(prompt)
 
 
 def files(work):
@@ -69,96 +69,98 @@ def texts(talk):
 
 class TestTaking:
     def test_each_turn_and_each_tool_that_changed_files(self, talk):
-        checkpoints = attached(talk)
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "Mend it", ("basket.py", "total = 1\n"), ("new.py", "x"), ("new.py", "x"))
         turn(talk, checkpoints, "Explain it")
-        assert [(one.tag, one.files) for one in checkpoints.listing()] == [("0", 0), ("1", 2), ("2", 0)]
-        assert [one.tag for one in checkpoints.listing("1")] == ["1.1", "1.2", "1"], "the third write changed nothing"
+        assert [(one.tag, one.files) for one in checkpoints.list_checkpoints()] == [("0", 0), ("1", 2), ("2", 0)]
+        assert [one.tag for one in checkpoints.list_checkpoints("1")] == ["1.1", "1.2", "1"], (
+            "the third write changed nothing"
+        )
         assert checkpoints.find("1").label == "Mend it"
         assert checkpoints.find("1.1").label.startswith("shell")
 
-    def test_one_by_hand(self, talk):
-        checkpoints = attached(talk)
+    def test_by_the_user(self, talk):
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "Hello")
         assert checkpoints.take("before the refactor").tag == "1.1"
         assert checkpoints.find("1.1").label == "before the refactor"
 
     def test_a_tool_that_only_reads_takes_none(self, talk):
-        checkpoints = attached(talk)
+        checkpoints = open_checkpoints(talk)
         talk.say("Read it.")
         talk.task.add_reply(calling(("read", {"path": "basket.py"})))
         (call,) = talk.task.pending_calls()
         with talk.task.tool(call) as run:
-            (talk.workspace / "basket.py").write_text("somebody else")
+            (talk.workspace / "basket.py").write_text("another process")
             run.result = "done"
-        assert [one.tag for one in checkpoints.listing("1")] == []
+        assert [one.tag for one in checkpoints.list_checkpoints("1")] == []
 
-    def test_the_log_is_in_none_of_them(self, engine, talk):
-        checkpoints = attached(talk)
+    def test_the_log_is_not_saved(self, engine, talk):
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "Mend it", ("basket.py", "total = 1\n"))
-        assert [one.path for one in checkpoints.shadow.changes(checkpoints.find("0").commit)] == ["basket.py"]
+        assert [one.path for one in checkpoints.files.changes(checkpoints.find("0").commit)] == ["basket.py"]
         checkpoints.restore("0", hard=True)
         assert texts(talk) == []
         assert [m.text for m in engine.read(talk.conversation_id).messages()][1] == "Mend it", "the log keeps all"
 
-    def test_large_files_are_named_once(self, talk):
-        told = []
-        talk.tell = told.append
-        checkpoints = attached(talk)
-        checkpoints.shadow._max_file_bytes = 100
+    def test_large_files_are_reported_once(self, talk):
+        notices = []
+        talk.notify = notices.append
+        checkpoints = open_checkpoints(talk)
+        checkpoints.files._max_file_bytes = 100
         turn(talk, checkpoints, "Make it", ("large.bin", "x" * 200))
         turn(talk, checkpoints, "Again", ("large.bin", "y" * 200))
-        assert [text for text in told if "large.bin" in text] == told
-        assert len(told) == 1
+        assert [text for text in notices if "large.bin" in text] == notices
+        assert len(notices) == 1
 
 
-class TestWhereTheyAre:
-    def test_by_themselves_only_in_a_repository(self, engine, tmp_path):
+class TestEnabling:
+    def test_enabled_by_default_only_in_a_repository(self, engine, tmp_path):
         other = tmp_path / "other"
         other.mkdir()
-        with book.start(engine, other, name="shop") as talk:
-            assert attached(talk) is None
-            wish(talk, wanted=True)
-            assert attached(talk) is not None
-        with book.resume(engine, talk.conversation_id) as again:
-            assert attached(again) is not None, "what the person decided is kept"
-            wish(again, wanted=False)
-            assert attached(again) is None
+        with registry.start(engine, other, name="shop") as talk:
+            assert open_checkpoints(talk) is None
+            talk.set_notes(**{ENABLED: True})
+            assert open_checkpoints(talk) is not None
+        with registry.resume(engine, talk.conversation_id) as again:
+            assert open_checkpoints(again) is not None, "the decision of the user is kept"
+            again.set_notes(**{ENABLED: False})
+            assert open_checkpoints(again) is None
 
-    def test_not_of_a_home_directory(self, engine, tmp_path, monkeypatch):
+    def test_refused_for_a_home_directory(self, engine, tmp_path, monkeypatch):
         home = tmp_path / "home"
         (home / ".git").mkdir(parents=True)
         monkeypatch.setenv("HOME", str(home))
-        with book.start(engine, home, name="shop") as talk, pytest.raises(UsageError, match="home directory"):
-            attached(talk)
+        with registry.start(engine, home, name="shop") as talk, pytest.raises(UsageError, match="home directory"):
+            open_checkpoints(talk)
 
-    def test_after_a_resume_they_go_on(self, engine, talk):
-        turn(talk, attached(talk), "Mend it", ("basket.py", "total = 1\n"))
+    def test_after_a_resume(self, engine, talk):
+        turn(talk, open_checkpoints(talk), "Mend it", ("basket.py", "total = 1\n"))
         talk.close()
-        with book.resume(engine, talk.conversation_id) as again:
-            checkpoints = attached(again)
+        with registry.resume(engine, talk.conversation_id) as again:
+            checkpoints = open_checkpoints(again)
             turn(again, checkpoints, "More", ("basket.py", "total = 2\n"))
-            assert [one.tag for one in checkpoints.listing()] == ["0", "1", "2"]
+            assert [one.tag for one in checkpoints.list_checkpoints()] == ["0", "1", "2"]
             checkpoints.restore("0")
             assert (again.workspace / "basket.py").read_text() == "total = 0\n"
 
-    def test_without_its_files_a_conversation_begins_anew(self, engine, talk):
-        """As in a copy of the store, which has the log only."""
-        turn(talk, attached(talk), "Mend it", ("basket.py", "total = 1\n"))
+    def test_without_the_repository_they_start_over(self, engine, talk):
+        """As in a copy of the store, which has only the log."""
+        turn(talk, open_checkpoints(talk), "Mend it", ("basket.py", "total = 1\n"))
         talk.close()
-        shutil.rmtree(book.shadow_place(engine.store, talk.conversation_id))
-        with book.resume(engine, talk.conversation_id) as again:
-            checkpoints = attached(again)
+        shutil.rmtree(registry.find_checkpoint_directory(engine.store, talk.conversation_id))
+        with registry.resume(engine, talk.conversation_id) as again:
+            checkpoints = open_checkpoints(again)
             turn(again, checkpoints, "More", ("basket.py", "total = 2\n"))
-            assert [one.tag for one in checkpoints.listing()] == ["1", "2"]
+            assert [one.tag for one in checkpoints.list_checkpoints()] == ["1", "2"]
             checkpoints.restore("1")
             assert (again.workspace / "basket.py").read_text() == "total = 1\n"
 
 
-class TestGoingBack:
+class TestRestoring:
     @pytest.fixture
     def checkpoints(self, talk):
-        checkpoints = attached(talk)
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "One", ("basket.py", "total = 1\n"))
         turn(talk, checkpoints, "Two", ("basket.py", "total = 2\n"), ("new.py", "x"))
         return checkpoints
@@ -200,7 +202,7 @@ class TestGoingBack:
         now = talk.task.history.view.state
         assert (now.summaries, now.sticky, now.notes["turn"]) == (state.summaries, state.sticky, state.notes["turn"])
 
-    def test_a_number_given_twice_is_the_newer_one(self, talk, checkpoints, work):
+    def test_a_number_used_twice_means_the_newer_one(self, talk, checkpoints, work):
         first = checkpoints.find("2")
         checkpoints.restore("1", hard=True)
         turn(talk, checkpoints, "Two, otherwise", ("basket.py", "total = 22\n"))
@@ -210,38 +212,38 @@ class TestGoingBack:
         assert texts(talk) == ["One", "Two"]
 
     def test_inside_a_tangent(self, talk, checkpoints):
-        talk.enter_tangent(commit=checkpoints.opened())
+        talk.enter_tangent(commit=checkpoints.save_files())
         turn(talk, checkpoints, "Aside", ("basket.py", "aside\n"))
         talk.leave_tangent()
         assert not talk.is_in_tangent
         checkpoints.restore("3")
-        assert talk.is_in_tangent, "it was taken inside"
+        assert talk.is_in_tangent, "it was taken in the tangent"
         assert texts(talk)[-1] == "Aside"
 
-    def test_there_is_none(self, checkpoints):
+    def test_not_found(self, checkpoints):
         with pytest.raises(NotFound, match="'9'"):
             checkpoints.restore("9")
 
-    def test_a_restore_that_was_cut_short_is_finished(self, engine, talk, checkpoints, work, monkeypatch):
-        monkeypatch.setattr(type(checkpoints.shadow), "restore", _killed)
+    def test_an_interrupted_restore_is_finished(self, engine, talk, checkpoints, work, monkeypatch):
+        monkeypatch.setattr(type(checkpoints.files), "restore", _killed)
         with pytest.raises(KeyboardInterrupt):
             checkpoints.restore("1", hard=True)
         monkeypatch.undo()
         talk.task.lease.close()
-        with book.resume(engine, talk.conversation_id) as again:
-            found = attached(again)
+        with registry.resume(engine, talk.conversation_id) as again:
+            found = open_checkpoints(again)
             assert files(work) == {"basket.py": "total = 1\n"}
             assert texts(again) == ["One"]
             found.undo(again.task.history.view.undoable[-1].event)
             again.task.undo()
             assert files(work) == {"basket.py": "total = 2\n", "new.py": "x"}
-        talk.task.row = again.task.row  # it is not ours any more
+        talk.task.row = again.task.row  # another process has the lease
 
     @pytest.mark.parametrize("says", [True, False])
-    def test_a_restore_that_was_given_up_is_not_finished_later(self, engine, checkpoints, monkeypatch, says):
-        """Whoever has gone on since, by a word or a checkpoint, wants what he has now."""
+    def test_an_interrupted_restore_is_given_up_if_the_user_went_on(self, engine, checkpoints, monkeypatch, says):
+        """By a message or a checkpoint."""
         talk = checkpoints.conversation
-        monkeypatch.setattr(type(checkpoints.shadow), "restore", _killed)
+        monkeypatch.setattr(type(checkpoints.files), "restore", _killed)
         with pytest.raises(KeyboardInterrupt):
             checkpoints.restore("1", hard=True)
         monkeypatch.undo()
@@ -251,49 +253,49 @@ class TestGoingBack:
             checkpoints.take()
         before = files(talk.workspace)
         talk.task.lease.close()
-        with book.resume(engine, talk.conversation_id) as again:
-            attached(again)
+        with registry.resume(engine, talk.conversation_id) as again:
+            open_checkpoints(again)
             assert files(talk.workspace) == before
             assert texts(again)[:2] == ["One", "Two"]
-        talk.task.row = again.task.row  # it is not ours any more
+        talk.task.row = again.task.row  # another process has the lease
 
     def test_diff(self, checkpoints):
         assert "-total = 1\n+total = 2" in checkpoints.diff("1")
         assert "+total = 1" in checkpoints.diff("0", "1")
-        (checkpoints.conversation.workspace / "basket.py").write_text("by hand\n")
-        assert "+by hand" in checkpoints.diff("2"), "against the files as they are now"
+        (checkpoints.conversation.workspace / "basket.py").write_text("edited\n")
+        assert "+edited" in checkpoints.diff("2"), "compared with the current files"
 
     def test_clean(self, checkpoints, talk):
         assert checkpoints.clean() == 6
-        assert checkpoints.listing() == []
+        assert checkpoints.list_checkpoints() == []
         turn(talk, checkpoints, "Three", ("basket.py", "total = 3\n"))
-        assert [one.tag for one in checkpoints.listing()] == ["3"]
+        assert [one.tag for one in checkpoints.list_checkpoints()] == ["3"]
 
 
 class TestTangents:
-    def test_what_changed_inside_is_named_and_put_back(self, talk, work):
-        checkpoints = attached(talk)
+    def test_changes_in_a_tangent_are_listed_and_restored(self, talk, work):
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "One")
-        talk.enter_tangent(commit=checkpoints.opened())
+        talk.enter_tangent(commit=checkpoints.save_files())
         (inside,) = talk.tangents
         turn(talk, checkpoints, "Aside", ("basket.py", "aside\n"), ("new.py", "x"))
         talk.leave_tangent()
-        commit, changes = checkpoints.changed_inside(inside.event, inside.after)
+        commit, changes = checkpoints.find_tangent_changes(inside.event, inside.after)
         assert [(one.status, one.path) for one in changes] == [("M", "basket.py"), ("A", "new.py")]
-        checkpoints.put_back(commit)
+        checkpoints.restore_files(commit)
         assert files(work) == {"basket.py": "total = 0\n"}
 
-    def test_decided_afterwards(self, talk, work):
-        checkpoints = attached(talk)
+    def test_a_tangent_started_in_the_past(self, talk, work):
+        checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "One", ("basket.py", "one\n"))
         place = talk.task.history.last
         turn(talk, checkpoints, "Aside", ("basket.py", "aside\n"))
         talk.enter_tangent(after=place)
         (inside,) = talk.tangents
         talk.leave_tangent()
-        commit, changes = checkpoints.changed_inside(inside.event, inside.after)
+        commit, changes = checkpoints.find_tangent_changes(inside.event, inside.after)
         assert [one.path for one in changes] == ["basket.py"]
-        checkpoints.put_back(commit)
+        checkpoints.restore_files(commit)
         assert files(work) == {"basket.py": "one\n"}
 
 

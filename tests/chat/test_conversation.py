@@ -1,12 +1,12 @@
-"""A conversation: what is typed, said, answered, cancelled, left aside; and where it is found again."""
+"""A conversation: messages, cancellation, tangents, limits; and the registry of conversations."""
 
 from contextlib import suppress
 
 import pytest
 
 import orihon
-from orihon.chat import book, conversation, transcript
-from orihon.chat.entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, Said
+from orihon.chat import conversation, registry
+from orihon.chat.history_entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, UserTurn
 from orihon.errors import LeaseHeld, NotFound, StoreError, TangentError, UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
@@ -25,10 +25,10 @@ def engine(url):
 
 @pytest.fixture
 def talk(engine, tmp_path):
-    found = book.start(engine, tmp_path, name="shop", tools=TOOLS, system="You help.")
-    yield found
-    with suppress(StoreError):  # a test that lets it crash has given the lease away
-        found.close()
+    talk = registry.start(engine, tmp_path, name="shop", tools=TOOLS, system="You help.")
+    yield talk
+    with suppress(StoreError):  # a test that simulates a crash has released the lease
+        talk.close()
 
 
 def texts(talk):
@@ -43,11 +43,11 @@ def exchange(talk, prompt, answer):
 class TestNextMessage:
     def test_there_is_one_at_a_time(self, talk):
         talk.set_next("first")
-        with pytest.raises(UsageError, match="already"):
+        with pytest.raises(UsageError, match="Another message"):
             talk.set_next("second")
         assert talk.next_message == "first"
 
-    def test_it_must_be_there_to_be_sent(self, talk):
+    def test_there_must_be_one_to_send(self, talk):
         with pytest.raises(UsageError, match="no message to send"):
             talk.send()
 
@@ -61,11 +61,11 @@ class TestNextMessage:
         talk.drop_next()
         assert talk.next_message is None
 
-    def test_it_survives_a_crash_and_is_said_once(self, engine, talk):
+    def test_it_survives_a_crash_and_is_sent_once(self, engine, talk):
         talk.set_next("first")
-        talk.task.add("user", "first", key=f"orihon:next:{talk.notes['next_message']['id']}")  # and then it died
+        talk.task.add("user", "first", key=f"orihon:next:{talk.notes['next_message']['id']}")  # then the process died
         talk.task.lease.close()
-        with book.resume(engine, talk.conversation_id) as again:
+        with registry.resume(engine, talk.conversation_id) as again:
             assert again.next_message == "first"
             again.send()
             assert texts(again) == ["first"]
@@ -73,30 +73,30 @@ class TestNextMessage:
 
 
 class TestCancel:
-    def test_before_a_word_was_heard(self, talk):
+    def test_before_anything_was_received(self, talk):
         talk.say("Tell me.")
         talk.cancel()
         assert texts(talk) == ["Tell me.", conversation.STOPPED]
         assert not talk.task.wants_reply()
 
-    def test_what_was_heard_stays(self, talk):
+    def test_the_received_part_stays(self, talk):
         talk.say("Tell me.")
         talk.cancel("Once upon")
         assert texts(talk)[-1] == f"Once upon\n\n{conversation.STOPPED}"
 
-    def test_calls_that_wait(self, talk):
+    def test_unanswered_calls(self, talk):
         talk.say("Test it.")
         talk.task.add_reply(calling(("run_tests", {}), ("read_file", {"path": "a"})))
         talk.cancel()
         assert texts(talk)[2:] == [CANCELLED, CANCELLED]
         assert talk.task.pending_calls() == []
 
-    def test_what_is_said_instead_cancels_them_too(self, talk):
+    def test_a_new_message_cancels_them_too(self, talk):
         talk.say("Test it.")
         talk.task.add_reply(calling(("run_tests", {})))
         talk.say("No.")
         entries = list(talk.entries())
-        assert isinstance(entries[-1], Said)
+        assert isinstance(entries[-1], UserTurn)
         assert entries[-1].is_cancelled
         assert entries[-1].prompt == "No."
 
@@ -122,35 +122,40 @@ def test_entries_are_pairs(talk):
 
 
 class TestTranscript:
-    def test_every_line_of_the_persons_is_marked(self, talk):
+    def test_every_line_of_the_user_is_marked(self, talk):
         exchange(talk, "One\n\ntwo\n", "Yes\nno")
         assert talk.transcript == ["> One\n> \n> two", "Yes\nno"]
 
-    def test_calls_are_named_and_errors_are_there(self, talk):
+    def test_it_names_calls_and_contains_errors(self, talk):
         talk.say("Test it.")
         talk.task.add_reply(calling(("run_tests", {}), text="I look."))
-        talk.error("429: slow down")
+        talk.add_error("429: slow down")
         talk.cancel()
         assert talk.transcript == ["> Test it.", "I look.\n[Tool uses: run_tests]", "429: slow down"]
 
     def test_it_is_never_sent(self, talk):
         exchange(talk, "One", "1")
-        talk.error("unheard of")
+        talk.add_error("unheard of")
         talk.say("Two")
         assert "unheard of" not in str(talk.task.window().openai())
 
     def test_it_keeps_the_newest(self, talk):
         for number in range(30):
             exchange(talk, f"{number}", f"answer {number}")
-            talk.error(f"error {number}")
-        found = transcript.transcript(talk.task.history, talk.task.history.view.state.ranges, 5)
-        assert found == ["answer 28", "error 28", "> 29", "answer 29", "error 29"]
+            talk.add_error(f"error {number}")
+        assert [text for _, text in talk.read_transcript(5)] == [
+            "answer 28",
+            "error 28",
+            "> 29",
+            "answer 29",
+            "error 29",
+        ]
 
-    def test_a_tangent_takes_its_errors_with_it(self, talk):
+    def test_leaving_a_tangent_hides_its_errors(self, talk):
         exchange(talk, "One", "1")
         talk.enter_tangent()
         talk.say("Aside")
-        talk.error("inside")
+        talk.add_error("inside")
         talk.leave_tangent()
         assert talk.transcript == ["> One", "1"]
 
@@ -177,7 +182,7 @@ class TestTangents:
         talk.leave_tangent("tail")
         assert texts(talk) == ["One", "1", "And?", "", CANCELLED]
 
-    def test_how_long_it_is_open(self, talk):
+    def test_duration(self, talk):
         assert talk.tangent_seconds is None
         talk.enter_tangent()
         assert talk.tangent_seconds in range(60)
@@ -193,28 +198,28 @@ class TestTangents:
         talk.drop_next()
         exchange(talk, "Aside", "Indeed")
         talk.task.lease.close()
-        with book.resume(engine, talk.conversation_id) as again:
+        with registry.resume(engine, talk.conversation_id) as again:
             assert again.is_in_tangent
             again.leave_tangent()
             assert texts(again) == ["One", "1"]
-            assert again.next_message == "typed outside", "what was typed outside is still there"
+            assert again.next_message == "typed outside", "the message from outside is still there"
 
-    def test_decided_afterwards(self, talk):
+    def test_started_in_the_past(self, talk):
         exchange(talk, "One", "1")
         exchange(talk, "Aside", "Indeed")
         exchange(talk, "More of it", "Much more")
         place = next(message.seq for message in talk.messages() if message.text == "1")
         talk.enter_tangent(after=place)
-        assert texts(talk)[-1] == "Much more", "inside, everything is still there"
+        assert texts(talk)[-1] == "Much more", "everything is still visible inside"
         talk.leave_tangent("tail")
         assert texts(talk) == ["One", "1", "More of it", "Much more"]
 
     @pytest.mark.parametrize("place", [-1, 99, "x"])
-    def test_afterwards_but_nowhere(self, talk, place):
+    def test_started_at_an_invalid_message(self, talk, place):
         with pytest.raises(TangentError, match="cannot have begun"):
             talk.enter_tangent(after=place)
 
-    def test_afterwards_but_outside_of_the_one_that_is_open(self, talk):
+    def test_started_before_the_open_tangent(self, talk):
         exchange(talk, "One", "1")
         talk.enter_tangent()
         exchange(talk, "Aside", "Indeed")
@@ -222,7 +227,7 @@ class TestTangents:
             talk.enter_tangent(after=1)
 
 
-def test_clear_begins_anew_and_can_be_undone(talk):
+def test_clear_can_be_undone(talk):
     exchange(talk, "One", "1")
     talk.set_next("typed")
     talk.clear()
@@ -233,24 +238,24 @@ def test_clear_begins_anew_and_can_be_undone(talk):
 
 class TestLimit:
     @pytest.fixture
-    def told(self, talk, monkeypatch):
+    def notices(self, talk, monkeypatch):
         monkeypatch.setattr(conversation, "MAX_ENTRIES", 10)
-        monkeypatch.setattr(conversation, "LEAVING", 2)
-        heard = []
-        talk.tell = heard.append
-        return heard
+        monkeypatch.setattr(conversation, "HIDDEN_AT_ONCE", 2)
+        notices = []
+        talk.notify = notices.append
+        return notices
 
-    def test_the_oldest_leave_and_the_log_keeps_all(self, engine, talk, told):
+    def test_the_oldest_are_hidden_and_the_log_keeps_all(self, engine, talk, notices):
         for number in range(40):
             exchange(talk, f"{number}", f"answer {number}")
             assert sum(isinstance(entry, HistoryEntry) for entry in talk.entries()) <= 11
-        assert len(told) == 1, "the person is told once"
-        assert "left the conversation" in told[0]
+        assert len(notices) == 1, "the user is told once"
+        assert "are hidden" in notices[0]
         assert "39" in texts(talk)
         assert "0" not in texts(talk)
         assert len(list(engine.read(talk.conversation_id).messages())) == 81
 
-    @pytest.mark.usefixtures("told")
+    @pytest.mark.usefixtures("notices")
     def test_inside_a_tangent_the_main_conversation_stays(self, talk):
         for number in range(9):
             exchange(talk, f"{number}", f"answer {number}")
@@ -262,18 +267,18 @@ class TestLimit:
         talk.leave_tangent()
         assert texts(talk) == main
 
-    def test_a_summary_goes_on_standing_for_the_rest(self, talk, told):
+    def test_a_summary_still_covers_the_rest(self, talk, notices):
         for number in range(10):
             exchange(talk, f"{number} " + "long words " * 200, f"answer {number}")
         assert talk.task.compact(keep_recent=2) is not None
         before = talk.task.history.view.state.summary.id
         exchange(talk, "more", "and more")
         exchange(talk, "more", "and more")
-        assert told
+        assert notices
         assert talk.task.history.view.state.summary.id == before
 
-    @pytest.mark.usefixtures("told")
-    def test_counting_costs_only_what_is_new(self, talk, monkeypatch):
+    @pytest.mark.usefixtures("notices")
+    def test_counting_reads_only_new_messages(self, talk, monkeypatch):
         for number in range(12):
             exchange(talk, f"{number}", f"answer {number}")
         reads = []
@@ -281,81 +286,85 @@ class TestLimit:
         monkeypatch.setattr(
             talk.task.history, "read", lambda first, last: reads.append((first, last)) or real(first, last)
         )
-        talk._limit()
-        assert reads, "there are so many messages that the entries must be counted"
+        talk._hide_oldest()
+        assert reads, "there are enough messages for a count"
         assert all(first > 20 for first, _ in reads), reads
 
 
-class TestBook:
+class TestRegistry:
     def test_several_in_one_directory(self, engine, tmp_path):
         for name in ("shop", "日本語の会話", "two words"):
-            with book.start(engine, tmp_path, name=name) as talk:
+            with registry.start(engine, tmp_path, name=name) as talk:
                 exchange(talk, f"about {name}", "yes")
-        assert {one.name for one in book.listing(engine, tmp_path)} == {"shop", "日本語の会話", "two words"}
-        assert book.listing(engine, tmp_path)[0].name == "two words", "the last one first"
-        assert book.listing(engine, tmp_path / "elsewhere") == []
-        assert len(book.listing(engine)) == 3
-        assert book.find(engine, tmp_path).name == "two words"
-        assert book.find(engine, tmp_path, "日本語の会話").replies == 1
+        assert {one.name for one in registry.list_conversations(engine, tmp_path)} == {
+            "shop",
+            "日本語の会話",
+            "two words",
+        }
+        assert registry.list_conversations(engine, tmp_path)[0].name == "two words", "the most recently used first"
+        assert registry.list_conversations(engine, tmp_path / "elsewhere") == []
+        assert len(registry.list_conversations(engine)) == 3
+        assert registry.find(engine, tmp_path).name == "two words"
+        assert registry.find(engine, tmp_path, "日本語の会話").replies == 1
 
     def test_found_again(self, engine, tmp_path):
-        with book.start(engine, tmp_path, name="日本語の会話") as talk:
+        with registry.start(engine, tmp_path, name="日本語の会話") as talk:
             exchange(talk, "One", "1")
-        assert book.find(engine, tmp_path, talk.conversation_id[:8]).status == "paused"
-        with book.resume(engine, talk.conversation_id) as again:
+        assert registry.find(engine, tmp_path, talk.conversation_id[:8]).status == "paused"
+        with registry.resume(engine, talk.conversation_id) as again:
             assert (again.name, again.workspace, texts(again)) == ("日本語の会話", tmp_path, ["One", "1"])
 
     @pytest.mark.usefixtures("talk")
     def test_a_name_is_given_once(self, engine, tmp_path):
-        with pytest.raises(UsageError, match="already"):
-            book.start(engine, tmp_path, name="shop")
+        with pytest.raises(UsageError, match="exists already"):
+            registry.start(engine, tmp_path, name="shop")
 
     @pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\x1b[31m"])
-    def test_names_that_are_none(self, engine, tmp_path, name):
+    def test_invalid_names(self, engine, tmp_path, name):
         if name:
-            with pytest.raises(UsageError, match="cannot be called"):
-                book.start(engine, tmp_path, name=name)
+            with pytest.raises(UsageError, match="cannot be the name"):
+                registry.start(engine, tmp_path, name=name)
         else:
-            with book.start(engine, tmp_path) as one:
+            with registry.start(engine, tmp_path) as one:
                 pass
-            with book.start(engine, tmp_path) as two:
+            with registry.start(engine, tmp_path) as two:
                 assert one.name != two.name
 
-    def test_there_is_none(self, engine, tmp_path):
+    def test_not_found(self, engine, tmp_path):
         with pytest.raises(NotFound, match="nothing"):
-            book.find(engine, tmp_path, "nothing")
+            registry.find(engine, tmp_path, "nothing")
 
     def test_search(self, engine, talk, tmp_path):
         exchange(talk, "Where does the TOTAL go wrong? " + "x" * 500, "In 合計の計算.")
-        (found,) = book.search(engine, "total", tmp_path)
+        (found,) = registry.search(engine, "total", tmp_path)
         assert (found.name, found.role, found.text[:24]) == ("shop", "user", "Where does the TOTAL go ")
         assert len(found.text) < 200
-        assert [one.role for one in book.search(engine, "合計")] == ["assistant"]
-        assert list(book.search(engine, "You help")) == [], "the system's words are nobody's"
+        assert [one.role for one in registry.search(engine, "合計")] == ["assistant"]
+        assert list(registry.search(engine, "You help")) == [], "system messages are not searched"
         for number in range(5):
             exchange(talk, f"total {number}", "yes")
-        assert len(list(book.search(engine, "total", most=3))) == 3
+        assert len(list(registry.search(engine, "total", limit=3))) == 3
 
     def test_deleted_with_its_checkpoints(self, engine, tmp_path):
-        with book.start(engine, tmp_path, name="shop") as talk, pytest.raises(LeaseHeld):
-            book.delete(engine, talk.conversation_id)
-        place = book.shadow_place(engine.store, talk.conversation_id)
+        with registry.start(engine, tmp_path, name="shop") as talk, pytest.raises(LeaseHeld):
+            registry.delete(engine, talk.conversation_id)
+        place = registry.find_checkpoint_directory(engine.store, talk.conversation_id)
         (place / "objects").mkdir(parents=True)
-        book.delete(engine, talk.conversation_id)
+        registry.delete(engine, talk.conversation_id)
         assert not place.exists()
-        assert book.listing(engine) == []
+        assert registry.list_conversations(engine) == []
 
-    def test_a_task_is_none(self, engine):
+    def test_a_task_is_not_a_conversation(self, engine):
         with engine.start(orihon.TaskKey.local("x")) as task:
             task.add("user", "hi")
         with pytest.raises(UsageError, match="not a conversation"):
-            book.resume(engine, task.uuid)
+            registry.resume(engine, task.uuid)
 
     def test_of_one_user(self, engine, tmp_path):
         for user in ("alice", "bob"):
-            with book.start(engine, tmp_path, name=user, user=user) as talk:
+            with registry.start(engine, tmp_path, name=user, user=user) as talk:
                 exchange(talk, "secret plans", "yes")
-        assert [one.name for one in book.listing(engine, tmp_path, user="alice")] == ["alice"]
-        assert [one.name for one in book.search(engine, "plans", user="alice")] == ["alice"]
+        assert [one.name for one in registry.list_conversations(engine, tmp_path, user="alice")] == ["alice"]
+        assert [one.name for one in registry.search(engine, "plans", user="alice")] == ["alice"]
         with pytest.raises(NotFound):
-            book.find(engine, tmp_path, "bob", user="alice")
+            registry.find(engine, tmp_path, "bob", user="alice")

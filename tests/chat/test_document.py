@@ -1,12 +1,12 @@
-"""The conversation as one JSON document: everything that was visible comes back, also from older writers."""
+"""The conversation as one JSON document: everything visible is restored, also from older documents."""
 
 import json
 
 import pytest
 
 import orihon
-from orihon.chat import book, document
-from orihon.chat.entries import CANCELLED
+from orihon.chat import document, registry
+from orihon.chat.history_entries import CANCELLED
 from orihon.errors import UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
@@ -20,14 +20,14 @@ def engine(tmp_path):
 
 @pytest.fixture
 def talk(engine, tmp_path):
-    with book.start(engine, tmp_path, name="shop", tools=TOOLS, model="gpt-4o") as conversation:
+    with registry.start(engine, tmp_path, name="shop", tools=TOOLS, model="gpt-4o") as conversation:
         conversation.say("Why does\ntest_total fail?")
         conversation.task.add_reply(calling(("read_file", {"path": "basket.py"})))
         (call,) = conversation.task.pending_calls()
         with conversation.task.tool(call) as run:
             run.result = "def total(): ..."
         conversation.task.add_reply(saying("Because the sum is wrong."))
-        conversation.error("429: slow down")
+        conversation.add_error("429: slow down")
         conversation.say("Mend it.")
         conversation.task.add_reply(calling(("run_tests", {})))
         conversation.say("No, wait.")
@@ -61,7 +61,7 @@ def same(one, other):
     assert stripped[0] == stripped[1]
 
 
-def test_what_is_written(talk, tmp_path):
+def test_written_fields(talk, tmp_path):
     found = saved(talk, tmp_path / "talk.json")
     assert (found["format"], found["version"]) == (document.FORMAT, document.VERSION)
     assert found["conversation_id"] == talk.conversation_id
@@ -76,11 +76,11 @@ def test_what_is_written(talk, tmp_path):
     assert found["transcript"][0] == "> Why does\n> test_total fail?"
     assert "429: slow down" in found["transcript"]
     assert found["mcp_enabled"] is True
-    assert not {"tool_manager", "agents", "model"} & found.keys(), "rebuilt, or only read"
+    assert not {"tool_manager", "agents", "model"} & found.keys(), "rebuilt at run time, or only read"
     assert (tmp_path / "talk.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_it_comes_back(engine, talk, tmp_path):
+def test_round_trip(engine, talk, tmp_path):
     found = saved(talk, tmp_path / "talk.json")
     with loaded(engine, tmp_path / "talk.json") as again:
         same(found, saved(again, tmp_path / "again.json"))
@@ -89,14 +89,14 @@ def test_it_comes_back(engine, talk, tmp_path):
         assert again.task.window().openai()[-1] == talk.task.window().openai()[-1]
 
 
-def test_calls_that_were_cancelled(talk, tmp_path):
+def test_cancelled_calls(talk, tmp_path):
     found = saved(talk, tmp_path / "talk.json")
     (cancelled,) = [p["user"]["content"] for p in found["history"] if "CancelledToolUses" in p["user"]["content"]]
     assert cancelled["CancelledToolUses"]["prompt"] == "No, wait."
     assert cancelled["CancelledToolUses"]["tool_use_results"][0]["content"] == [{"Text": CANCELLED}]
 
 
-def test_a_summary_comes_back_and_says_what_counts(engine, talk, tmp_path):
+def test_a_summary_is_restored_with_its_range(engine, talk, tmp_path):
     for number in range(12):
         talk.say(f"{number}: " + "words and more words " * 40)
         talk.task.add_reply(saying("And an answer of some length. " * 20))
@@ -111,11 +111,11 @@ def test_a_summary_comes_back_and_says_what_counts(engine, talk, tmp_path):
         shown = "".join(message.text for message in again.task.window().messages)
         assert found["latest_summary"][0] in shown
         starts = [message.text[:8] for message in again.task.window().messages]
-        assert "0: words" not in starts, "the summary stands for it"
+        assert "0: words" not in starts, "the summary covers it"
         assert "11: word" in starts
 
 
-def test_tangents_come_back_open(engine, talk, tmp_path):
+def test_tangents_are_restored(engine, talk, tmp_path):
     talk.enter_tangent()
     talk.say("An aside?")
     talk.task.add_reply(saying("Yes."))
@@ -134,8 +134,8 @@ def test_tangents_come_back_open(engine, talk, tmp_path):
         assert [m.text for m in again.messages()] == [m.text for m in talk.messages()]
 
 
-def test_a_tangent_that_left_the_main_line(engine, talk, tmp_path):
-    """Inside, something was rewound: main and visible history share only their beginning."""
+def test_a_tangent_with_a_rewind(engine, talk, tmp_path):
+    """The main and the visible history share only their beginning."""
     talk.enter_tangent()
     talk.task.rewind(4)
     talk.say("Another way?")
@@ -150,7 +150,7 @@ def test_a_tangent_that_left_the_main_line(engine, talk, tmp_path):
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
-def test_what_waits(engine, talk, tmp_path, is_sent):
+def test_an_unanswered_message(engine, talk, tmp_path, is_sent):
     talk.set_next("And then?")
     if is_sent:
         talk.send()
@@ -162,7 +162,7 @@ def test_what_waits(engine, talk, tmp_path, is_sent):
 
 
 def test_an_older_document(engine, tmp_path):
-    """`model` instead of `model_info`, no version, parts that are unknown, a result as JSON."""
+    """`model` instead of `model_info`, no version, unknown fields, a result as JSON."""
     old = {
         "conversation_id": "1",
         "history": [
@@ -209,15 +209,15 @@ def test_an_older_document(engine, tmp_path):
         "[" * 100_000,
     ],
 )
-def test_what_is_none_is_refused(engine, tmp_path, text):
+def test_invalid_documents_are_refused(engine, tmp_path, text):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(UsageError):
         loaded(engine, path)
-    assert not [one for one in book.listing(engine, tmp_path) if one.name == "again"]
+    assert not [one for one in registry.list_conversations(engine, tmp_path) if one.name == "again"]
 
 
-def test_secrets_stay_out(engine, tmp_path):
+def test_secrets_are_masked(engine, tmp_path):
     path = tmp_path / "talk.json"
     secret = "ghp_" + "a1B2" * 9
     pair = {"user": {"content": {"Prompt": {"prompt": secret}}}, "assistant": {"Response": {"content": "ok"}}}

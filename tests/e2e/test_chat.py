@@ -1,4 +1,4 @@
-"""`orihon chat` at a real terminal and in real pipes, against servers that speak OpenAI's format."""
+"""`orihon chat` at a real terminal and in real pipes, against servers with OpenAI's API."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import time
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.settings.schema import Settings
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
@@ -58,12 +58,12 @@ def desk(tmp_path):
 
         def listed(self):
             with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
-                return book.listing(engine)
+                return registry.list_conversations(engine)
 
         def log(self):
-            """What was said in the only conversation, but for the system prompt."""
+            """Return the messages of the only conversation, without the system prompt."""
             with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
-                (one,) = book.listing(engine)
+                (one,) = registry.list_conversations(engine)
                 found = list(engine.read(one.uuid).messages())
             return [(message.role, message.text) for message in found if message.role != "system"]
 
@@ -87,8 +87,8 @@ def until(condition, seconds=30):
 
 
 @pytest.mark.slow
-def test_a_sitting(desk):
-    """Streaming, a tool with its question, Tab, Japanese, several lines, another size, and a clean end."""
+def test_a_session(desk):
+    """Streaming, approval of a tool, Tab, Japanese, several lines, a resize, and a clean end."""
     usage = {"prompt_tokens": 900, "completion_tokens": 9}
     evil = {"say": "端末を\x1b[2J壊す\x07文字 全角\u3000空白", "usage": usage}
     replies = [{"say": "こんにちは、世界。", "usage": usage}, MAKE, "It is there.", evil, "Two lines."]
@@ -96,7 +96,7 @@ def test_a_sitting(desk):
     with serve(replies, models=[{"id": "small", "max_model_len": 32_000}]) as server:
         desk.server(server.url)
         terminal = desk.terminal("--name", "店", "--prices", "1", "2")
-        assert "Conversation 店, with openai:small." in terminal.until(PROMPT)
+        assert "Conversation 店 with openai:small." in terminal.until(PROMPT)
         terminal.type("日本語で挨拶\r")
         terminal.until("こんにちは、世界。\n[")
         terminal.until(PROMPT)
@@ -118,7 +118,7 @@ def test_a_sitting(desk):
         terminal.until("Two lines.\n")
         terminal.until(PROMPT)
         terminal.type("\x04")
-        terminal.until("`orihon chat --resume 店` goes on.")
+        terminal.until("Resume with `orihon chat --resume 店`.")
         assert terminal.ended() == 0
         asked = [request.messages[-1]["content"] for request in server.model.requests]
     assert asked[-2:] == ["break かご.py it", "one\ntwo\nthree"]
@@ -127,7 +127,7 @@ def test_a_sitting(desk):
 
 @pytest.mark.slow
 def test_failures_of_the_provider(desk):
-    """It is tried again, which is said; a stream that broke off begins anew; what fails for good is a sentence."""
+    """Retries are shown, a broken stream starts again, and a permanent failure is shown as an error."""
     acts = [
         status(429, "Too fast.", headers={"Retry-After": "0"}), says("At last."),
         cut(0.7, "This reply will never be whole."), says("This one is."),
@@ -137,7 +137,7 @@ def test_failures_of_the_provider(desk):
     with Chaos(acts) as server:
         desk.server(f"{server.root}/v1")
         terminal = desk.terminal()
-        assert "does not say how large its window is" in terminal.until(PROMPT)
+        assert "does not report its window" in terminal.until(PROMPT)
         terminal.type("first\r")
         assert "Too fast. Trying again in 0.0 s (try 2 of 2)" in terminal.until("At last.")
         terminal.until(PROMPT)
@@ -160,7 +160,7 @@ def test_failures_of_the_provider(desk):
 
 @pytest.mark.slow
 def test_ctrl_c(desk):
-    """In mid-stream, in a tool, in a line, and at an empty prompt."""
+    """During a reply, during a tool call, in a line, and at an empty prompt."""
     sleep = ("shell", json.dumps({"command": "touch began; sleep 60"}))
     with Chaos([stalls(3), says("", sleep), says("I am here.")]) as server:
         desk.server(f"{server.root}/v1")
@@ -179,7 +179,7 @@ def test_ctrl_c(desk):
         terminal.type("never sent\x03")
         terminal.until(PROMPT)
         terminal.type("\x03")
-        terminal.until("Ctrl-D or /quit leaves")
+        terminal.until("Press Ctrl-D or type /quit to leave")
         terminal.until(PROMPT)
         terminal.type("third\r")
         terminal.until("I am here.")
@@ -196,8 +196,8 @@ def test_ctrl_c(desk):
 
 
 @pytest.mark.slow
-def test_kill_9_in_mid_answer(desk):
-    """What was sent is there, and can be asked for; the arrow key brings it back as well."""
+def test_kill_9_during_a_reply(desk):
+    """The message is stored and can be retried; the arrow key finds it too."""
     with Chaos([says("One."), stalls(3), says("Two.")]) as server:
         desk.server(f"{server.root}/v1")
         terminal = desk.terminal()
@@ -212,7 +212,7 @@ def test_kill_9_in_mid_answer(desk):
         assert desk.log() == [("user", "first"), ("assistant", "One."), ("user", "二つ目")]
         again = desk.terminal("--resume")
         shown = again.until(PROMPT)
-        assert "[2] > first\n[3] One.\n[4] > 二つ目\nThe last message has no answer yet" in shown
+        assert "[2] > first\n[3] One.\n[4] > 二つ目\nThe last message has no reply yet" in shown
         again.type("/retry\r")
         again.until("Two.")
         again.until(PROMPT)
@@ -228,22 +228,22 @@ def test_kill_9_in_mid_answer(desk):
 GONE = """
 import sys, termios
 from pathlib import Path
-from orihon.chat.terminal.screen import Screen
-from orihon.chat.terminal.words import Words
+from orihon.chat.terminal.ui_terminal import TerminalUI
+from orihon.chat.terminal.i18n import Texts
 
 def gone(*_):
     raise {error}(5, "Input/output error")
 
-screen = Screen(Words("en"), Path("typed"))
-screen._session.prompt = screen._question.prompt = gone
-screen.{call}
+ui = TerminalUI(Texts("en"), Path("history"))
+ui._session.prompt = ui._question.prompt = gone
+ui.{call}
 """
 
 
 @pytest.mark.parametrize("error", ["OSError", "termios.error"])
 @pytest.mark.parametrize("call", ["read('')", "ask('Really?')"])
-def test_a_terminal_that_is_gone_has_hung_up(error, call):
-    """Also when the editor of lines notices it before the signal comes."""
+def test_a_terminal_that_is_gone(error, call):
+    """The line editor may notice it before SIGHUP arrives."""
     ended = subprocess.run(
         [sys.executable, "-c", GONE.format(error=error, call=call)], capture_output=True, text=True, check=False
     )
@@ -251,10 +251,10 @@ def test_a_terminal_that_is_gone_has_hung_up(error, call):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("busy", [False, True], ids=["at the prompt", "in mid-stream"])
+@pytest.mark.parametrize("busy", [False, True], ids=["at the prompt", "during a reply"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_end(desk, number, busy):
-    """The conversation is paused, whatever it was doing; a closed window is such an end."""
+def test_signals(desk, number, busy):
+    """SIGTERM and a closed terminal pause the conversation."""
     with Chaos([says("One."), stalls(3)]) as server:
         desk.server(f"{server.root}/v1")
         terminal = desk.terminal()
@@ -269,7 +269,7 @@ def test_a_polite_end(desk, number, busy):
             terminal.hang_up()
         else:
             terminal.process.send_signal(number)
-        # Python loses a signal that comes just while something is forgotten; then the server's silence is waited for
+        # Python loses a signal that arrives during a finaliser; then the server's timeout ends the process
         assert terminal.ended(2 * SILENCE) == 128 + number
     (one,) = desk.listed()
     assert one.status == "paused"
@@ -277,7 +277,7 @@ def test_a_polite_end(desk, number, busy):
 
 
 def test_plain_at_a_terminal(desk):
-    """A person can still be asked."""
+    """The user can still approve tools."""
     terminal = desk.terminal("--plain", *desk.script(MAKE, "Done."))
     terminal.until("128k]\n> ")
     terminal.type("make it\n")
@@ -294,7 +294,7 @@ def test_plain_at_a_terminal(desk):
 
 
 def test_a_pipe(desk):
-    """Lines in, answers out; all else is on standard error."""
+    """Lines in, replies out; everything else is on standard error."""
     shown = desk(*desk.script("Hello.", "二つ目"), typed="hi\n\none\\\ntwo\n/usage\n")
     assert shown.returncode == 0
     assert shown.stdout.decode().startswith("Hello.\n二つ目\nWindow: ")
@@ -305,7 +305,7 @@ def test_a_pipe(desk):
 
 
 def test_a_pipe_that_fails(desk):
-    """The code tells which branch of the error tree it was; the rest is answered all the same."""
+    """The exit code is that of the last error; the other lines are answered."""
     shown = desk(*desk.script({"status": 400, "error": "No."}, "Yes."), typed="a\nb\n")
     assert (shown.returncode, shown.stdout) == (5, b"Yes.\n")
     assert b"orihon: No.\n" in shown.stderr
@@ -313,16 +313,16 @@ def test_a_pipe_that_fails(desk):
 
 
 def test_in_japanese(desk):
-    """What people read follows the locale."""
+    """The locale selects the language."""
     shown = desk(*desk.script("はい。"), typed="こんにちは\n/help\n", LC_ALL="", LANG="ja_JP.UTF-8")
     assert "はい。\n/help" in shown.stdout.decode()
-    assert "コマンドの一覧や説明を表示" in shown.stdout.decode()
-    assert "で続けられます" in shown.stderr.decode()
+    assert "コマンドの一覧または説明を表示" in shown.stdout.decode()
+    assert "で再開できます" in shown.stderr.decode()
 
 
 @pytest.mark.slow
 def test_the_conversations_of_a_directory(desk):
-    """Listed, searched, deleted; several have names."""
+    """They are listed, searched and deleted."""
     for name in ("shop", "another one"):
         assert desk("--name", name, *desk.script("The apples are red."), typed=f"about {name}\n").returncode == 0
     lines = desk("--list").stdout.decode().splitlines()
@@ -334,7 +334,7 @@ def test_the_conversations_of_a_directory(desk):
     assert desk("--delete", "shop").returncode == 3
     elsewhere = desk.place / "sub"
     elsewhere.mkdir()
-    assert b"no conversation" in desk("--list", "--workspace", "sub").stdout
+    assert b"no conversations" in desk("--list", "--workspace", "sub").stdout
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,8 @@ def test_the_conversations_of_a_directory(desk):
         (("--store", "nosuch://x"), 2),
     ],
 )
-def test_wrong_inputs(desk, arguments, code):
-    """A sentence and a hint, and no conversation."""
+def test_invalid_arguments(desk, arguments, code):
+    """An error with a hint, and no conversation."""
     desk.script("Hello.")
     shown = desk(*arguments, typed="hi\n")
     assert (shown.returncode, shown.stdout) == (code, b"")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.chat.conversation import STOPPED
 from orihon.settings.schema import Settings
 from orihon.testing.wire_rules import violations
@@ -51,7 +51,7 @@ def test_a_sitting_with_a_real_model(tmp_path):
     finally:
         terminal.close()
     with orihon.open(tmp_path / "logs" / "contexts", settings=Settings()) as engine:
-        (one,) = book.listing(engine)
+        (one,) = registry.list_conversations(engine)
         reader = engine.read(one.uuid)
         messages = list(reader.messages())
         window = reader.window()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.cli import COMMANDS
 from orihon.records import PlanEntry, Summary, ToolCall
 from orihon.settings.schema import Settings
@@ -65,7 +65,7 @@ def place(tmp_path):
                 task.complete()
             else:
                 task.pause(EVIL)
-        conversation = book.start(engine, tmp_path, name="talk", user=EVIL, uuid=TALK)
+        conversation = registry.start(engine, tmp_path, name="talk", user=EVIL, uuid=TALK)
         conversation.task.add("user", f"needle {EVIL}")
         conversation.task.event("note", about={"name": EVIL, "directory": EVIL})
         conversation.task.pause()
@@ -247,7 +247,7 @@ def test_a_chat_shows_only_text(place):
 def test_there_is_one_way_to_the_terminal():
     """No module of the commands prints but through `orihon.cli.output`; the exceptions say why."""
     allowed = {"cli/output.py", "cli/progress.py", "cli/export.py", "cli/demoagent.py", "agent/tools/grep.py",
-               "agent/tools/approval.py", "chat/terminal/face.py"}  # fmt: skip
+               "agent/tools/approval.py", "chat/terminal/ui.py"}  # fmt: skip
     package = ROOT / "src" / "orihon"
     found = set()
     for path in set(package.rglob("*.py")) - set((package / "testing").rglob("*.py")):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import orihon
 from orihon.agent import queue
 from orihon.agent.queue import Job
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.cli import COMMANDS, cli
 from orihon.errors import AccessDenied, NotFound, OrihonError, UsageError
 from orihon.records import Message
@@ -57,7 +57,7 @@ def url(request, url_at, tmp_path, monkeypatch):
         for uuid in MALLORY:
             with engine.start("local/issue/other", user="mallory", uuid=uuid) as task:
                 task.add("user", "mine")
-        conversation = book.start(engine, tmp_path, name=TALK, user="alice", uuid="talk")
+        conversation = registry.start(engine, tmp_path, name=TALK, user="alice", uuid="talk")
         conversation.task.add("user", SECRET)
         conversation.task.pause()
     (tmp_path / "config.yaml").write_text(CONFIG)
@@ -97,18 +97,21 @@ LIBRARY = {
     "start": (lambda e, _: _started(e) in {"alice", "boss"}, (YES, NOTHING, YES)),
     "inheritance(user=alice)": (lambda e, _: e.inheritance(KEY, user="alice"), (YES, DENIED, YES)),
     "inheritance": (lambda e, _: e.inheritance(KEY), (YES, NOTHING, NOTHING)),  # by its user only
-    "book.listing": (book.listing, (YES, NOTHING, YES)),
-    "book.listing(user=alice)": (lambda e, p: book.listing(e, p, user="alice"), (YES, NOTHING, YES)),
-    "book.find": (lambda e, p: book.find(e, p, TALK), (YES, GONE, YES)),
-    "book.find(id)": (lambda e, p: book.find(e, p, "talk"), (YES, GONE, YES)),
-    "book.search": (lambda e, p: list(book.search(e, SECRET, p)), (YES, NOTHING, YES)),
-    "book.resume": (lambda e, _: book.resume(e, "talk").task.close() or True, (YES, GONE, YES)),
-    "book.delete": (lambda e, _: book.delete(e, "talk") or True, (YES, GONE, YES)),
+    "registry.list_conversations": (registry.list_conversations, (YES, NOTHING, YES)),
+    "registry.list_conversations(user=alice)": (
+        lambda e, p: registry.list_conversations(e, p, user="alice"),
+        (YES, NOTHING, YES),
+    ),
+    "registry.find": (lambda e, p: registry.find(e, p, TALK), (YES, GONE, YES)),
+    "registry.find(id)": (lambda e, p: registry.find(e, p, "talk"), (YES, GONE, YES)),
+    "registry.search": (lambda e, p: list(registry.search(e, SECRET, p)), (YES, NOTHING, YES)),
+    "registry.resume": (lambda e, _: registry.resume(e, "talk").task.close() or True, (YES, GONE, YES)),
+    "registry.delete": (lambda e, _: registry.delete(e, "talk") or True, (YES, GONE, YES)),
     "queue.enqueue(user=alice)": (lambda e, _: _queued(e, user="alice"), (YES, DENIED, YES)),
     "queue.load_job": (lambda e, _: queue.load_job(e, "talk") is None, (YES, GONE, YES)),
     "queue.stop_idle_task": (lambda e, _: queue.stop_idle_task(e, "talk", "no"), (YES, GONE, YES)),
     "queue.claim": (lambda e, _: queue.claim(e, "talk"), (YES, NOTHING, YES)),
-    "queue.has_open_task": (lambda e, p: queue.has_open_task(e, book.key_of(p, TALK)), (YES, NOTHING, YES)),
+    "queue.has_open_task": (lambda e, p: queue.has_open_task(e, registry.make_key(p, TALK)), (YES, NOTHING, YES)),
     "queue.iter_waiting": (lambda e, _: list(queue.iter_waiting(e)), (NOTHING, NOTHING, NOTHING)),
     "queue.recover": (lambda e, _: queue.recover(e, "alice"), (NOTHING, NOTHING, NOTHING)),
 }  # fmt: skip
@@ -124,7 +127,7 @@ def _queued(engine, **options):
     return queue.enqueue(engine, TaskKey.parse("local/issue/q"), Job(request="x"), **options)
 
 
-ONCE = {"book.delete", "queue.stop_idle_task", "queue.claim"}  # what is done cannot be done again
+ONCE = {"registry.delete", "queue.stop_idle_task", "queue.claim"}  # what is done cannot be done again
 
 
 @pytest.mark.parametrize("name", LIBRARY)

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.bring import bring
 from orihon.ops.export import pages
@@ -195,7 +195,7 @@ def test_the_commands(tmp_path):
 def test_the_document_of_a_conversation(tmp_path):
     """A conversation goes out as its document, untouched, whatever its state, and comes in as a new one."""
     with orihon.open(tmp_path / "logs" / "contexts", settings=Settings()) as engine:
-        with book.start(engine, tmp_path, name="mine", user="alice") as talk:
+        with registry.start(engine, tmp_path, name="mine", user="alice") as talk:
             talk.say("hello")
             talk.task.add("assistant", "good day")
         uuid = talk.task.uuid

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import orihon
 from orihon.agent import queue
-from orihon.chat import book, document
+from orihon.chat import document, registry
 from orihon.cli import cli
 from orihon.context.events import SCHEMAS, problem
 from orihon.engine import Engine
@@ -332,7 +332,7 @@ def conversation(tmp_path_factory):
     place = tmp_path_factory.mktemp("document")
     with orihon.open("memory:", settings=Settings()) as engine:
         fill(engine, place)
-        with book.resume(engine, UUID) as one:
+        with registry.resume(engine, UUID) as one:
             one.drop_next()
             one.say("hello again")
             one.task.add_reply(reply("yes", ("read", {"path": "x"})))
@@ -360,7 +360,7 @@ def test_documents_of_conversations(conversation, tmp_path):
                 assert error.exit_code in {2, 3, 4}, (what, error)
                 assert not list(store.find()), what
                 continue
-            with book.resume(engine, read.task.uuid) as again:
+            with registry.resume(engine, read.task.uuid) as again:
                 again.task.window()
                 document.write(again, tmp_path / "again.json")
 

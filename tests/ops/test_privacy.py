@@ -9,7 +9,7 @@ import re
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.cli import COMMANDS
 from orihon.errors import NotFound, UsageError
 from orihon.settings.schema import Settings
@@ -100,7 +100,7 @@ def url(request, url_at, tmp_path, monkeypatch):
     url = url_at(request.param, tmp_path)
     fill(url)
     with orihon.open(url, settings=Settings()) as engine:
-        conversation = book.start(engine, tmp_path, name="figures", user="bob")
+        conversation = registry.start(engine, tmp_path, name="figures", user="bob")
         conversation.task.add("user", SECRET)
         conversation.task.pause()
     monkeypatch.chdir(tmp_path)

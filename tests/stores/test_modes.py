@@ -14,7 +14,7 @@ import pytest
 import orihon
 from orihon.agent.control import write_signal_file
 from orihon.agent.models.cache import ReplyCache
-from orihon.chat.terminal import typed
+from orihon.chat.terminal.ui_terminal import InputHistory
 from orihon.ingest import Sanitiser
 from orihon.ops.access import open_authorized_store
 from orihon.ops.backup import backup
@@ -236,7 +236,7 @@ def make_everything(place: Path) -> None:
             backup(authorized, place / "backups" / kind)
             write_task_file(authorized.store, authorized.row(TASK.uuid), place / f"{kind}.export")
     ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})
-    typed.remember(place / "state" / "chat" / "typed.jsonl", "hello")
+    InputHistory(place / "state" / "chat" / "typed.jsonl").store_string("hello")
     write_signal_file(place / "signals" / "deep" / "stop_signal", "enough")
     os.close(create_file(place / "created"))
     os.close(open_file(place / "opened", os.O_WRONLY | os.O_CREAT))

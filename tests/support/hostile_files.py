@@ -7,7 +7,7 @@ import json
 import msgspec
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.context.view import record
 from orihon.ops.task_file import write_task_file
 from orihon.planning.digest import record_value
@@ -32,7 +32,9 @@ def reply(text, *calls, usage=True):
 
 def fill(engine, directory):
     """A conversation that has done everything that makes an event, paused."""
-    conversation = book.start(engine, directory, name="talk", user="alice", uuid=UUID, context_length=6000, tools=[])
+    conversation = registry.start(
+        engine, directory, name="talk", user="alice", uuid=UUID, context_length=6000, tools=[]
+    )
     task = conversation.task
     task.add("system", "You fix bugs.")
     task.sticky({"STYLE.md": "short lines"})

@@ -1,15 +1,16 @@
-"""A sitting without a terminal: lines that are typed, and everything that is shown."""
+"""A chat session without a terminal: scripted input, and everything that is shown."""
 
 import json
 from pathlib import Path
 
 from orihon.agent.queue import Job
-from orihon.chat.terminal.opening import begun, resumed
-from orihon.chat.terminal.words import Words
+from orihon.chat.terminal.commands import run_session
+from orihon.chat.terminal.i18n import Texts
+from orihon.chat.terminal.session import resume_session, start_session
 
 
 class Typist:
-    """A face that types what it was given; a function is called with the chat, and gives the next line."""
+    """A user interface with scripted lines; a function is called with the session and may return a line."""
 
     def __init__(self, *lines, interactive=True, allows=True):
         self.lines, self.interactive, self.allows = list(lines), interactive, allows
@@ -26,11 +27,11 @@ class Typist:
                 return line
         raise EOFError
 
-    def piece(self, text):
+    def write_piece(self, text):
         self.said.append(text)
         self._press(text)
 
-    def end(self):
+    def end_line(self):
         pass
 
     def show(self, text):
@@ -40,7 +41,7 @@ class Typist:
         self.notes.append(text)
         self._press(text)
 
-    def error(self, message, hint):
+    def show_error(self, message, hint):
         self.errors.append((message, hint))
 
     def ask(self, question):
@@ -54,10 +55,10 @@ class Typist:
 
 
 class Table:
-    """A directory, a script for the model, and sittings in it."""
+    """A directory with a script for the model, and chat sessions in it."""
 
     def __init__(self, engine, place: Path, language="en"):
-        self.engine, self.place, self.words = engine, place, Words(language)
+        self.engine, self.place, self.texts = engine, place, Texts(language)
         self.script()
 
     def script(self, *replies, name="script.json"):
@@ -68,14 +69,14 @@ class Table:
         face = face or Typist(*lines)
         given = {"model": "" if resume is not None else f"scripted:{self.place / 'script.json'}"} | job
         made = Job(workspace=str(self.place), **given)
-        wished = {"user": user, "mcp": mcp} | ({"name": name} if resume is None else {"what": resume})
-        sitting = begun if resume is None else resumed
-        with sitting(self.engine, made, face, self.words, **wished) as face.chat:
-            face.code = face.chat.run()
+        options = {"user": user, "mcp": mcp, "name": name if resume is None else resume}
+        open_session = start_session if resume is None else resume_session
+        with open_session(self.engine, made, face, self.texts, **options) as face.chat:
+            face.code = run_session(face.chat)
         return face
 
 
 def messages(engine, chat):
-    """What is in the log, without the system prompt."""
+    """Return the log without the system prompt."""
     found = engine.read(chat.conversation.conversation_id).messages()
     return [(message.role, message.text) for message in found if message.role != "system"]

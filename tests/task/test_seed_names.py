@@ -19,11 +19,11 @@ from orihon.agent.loop import Loop
 from orihon.agent.models import open_model
 from orihon.agent.sources.local import Local
 from orihon.agent.tools.toolbox import Toolbox
-from orihon.chat import book, document
-from orihon.chat.checkpoints import attached, wish
-from orihon.chat.lines import FileLineTracker
-from orihon.chat.modelinfo import context_length
-from orihon.chat.sticky import StickyFiles
+from orihon.chat import document, registry
+from orihon.chat.checkpoints import ENABLED, open_checkpoints
+from orihon.chat.file_tracker import FileLineTracker
+from orihon.chat.model_info import find_context_length
+from orihon.chat.sticky_files import StickyFiles
 from orihon.codec import now
 from orihon.context.importance import importance
 from orihon.ingest import Sanitiser
@@ -733,13 +733,13 @@ def clearing(engine, place):
 @ours("ConversationState::new")
 def a_new_conversation(engine, place):
     place.mkdir(exist_ok=True)
-    with book.start(engine, place, name="shop", model="gpt-4o", tools=TOOLS, mcp_enabled=False) as talk:
+    with registry.start(engine, place, name="shop", model="gpt-4o", tools=TOOLS, mcp_enabled=False) as talk:
         assert (talk.name, talk.mcp_enabled, talk.task.config.model) == ("shop", False, "gpt-4o")
 
 
 @ours("ConversationState")
 def to_json_and_back(engine, place):
-    with book.start(engine, place, name="shop") as talk:
+    with registry.start(engine, place, name="shop") as talk:
         talk.say("Hello.")
         talk.task.add_reply(saying("Hi."))
         document.write(talk, place.parent / "talk.json")
@@ -749,7 +749,7 @@ def to_json_and_back(engine, place):
 
 @ours("ConversationState.is_in_tangent_mode")
 def being_in_a_tangent(engine, place):
-    with book.start(engine, place, name="shop") as talk:
+    with registry.start(engine, place, name="shop") as talk:
         assert not talk.is_in_tangent
         talk.enter_tangent()
         assert talk.is_in_tangent
@@ -757,7 +757,7 @@ def being_in_a_tangent(engine, place):
 
 @ours("ConversationState.get_tangent_duration_seconds")
 def how_long_a_tangent_lasts(engine, place):
-    with book.start(engine, place, name="shop") as talk:
+    with registry.start(engine, place, name="shop") as talk:
         assert talk.tangent_seconds is None
         talk.enter_tangent()
         assert talk.tangent_seconds in range(300)
@@ -765,7 +765,7 @@ def how_long_a_tangent_lasts(engine, place):
 
 @ours("HistoryEntry")
 def a_pair(engine, place):
-    with book.start(engine, place, name="shop") as talk:
+    with registry.start(engine, place, name="shop") as talk:
         talk.say("Hello.")
         talk.task.add_reply(saying("Hi."))
         (entry,) = talk.entries()
@@ -774,7 +774,7 @@ def a_pair(engine, place):
 
 @ours("ConversationCheckpoint")
 def what_the_main_conversation_was(engine, place):
-    with book.start(engine, place, name="shop") as talk:
+    with registry.start(engine, place, name="shop") as talk:
         talk.say("Hello.")
         talk.task.add_reply(saying("Hi."))
         talk.enter_tangent()
@@ -803,7 +803,7 @@ def the_toolbox(engine, place):
 
 @ours("ModelInfo")
 def what_is_known_of_a_model():
-    assert context_length("openai:gpt-4o", Settings()) == 128_000
+    assert find_context_length("openai:gpt-4o", Settings()) == 128_000
 
 
 @ours("FileLineTracker")
@@ -811,9 +811,9 @@ def whose_lines_they_are(place):
     (place.parent / "rules.md").write_text("Be kind.\n")
     with Toolbox(place.parent) as box:
         tracker = FileLineTracker(box.workspace)
-        tracker.saw("rules.md", b"Be kind.\n")
+        tracker.record_read("rules.md", b"Be kind.\n")
         (place.parent / "rules.md").write_text("Be rude.\n")
-        (changed,) = tracker.changed()
+        (changed,) = tracker.collect_changes()
         assert (changed.path, changed.by) == ("rules.md", "user")
 
 
@@ -822,9 +822,9 @@ def files_and_conversation_at_one_moment(engine, place):
     work = place.parent / "work"
     work.mkdir()
     (work / "rules.md").write_text("Be kind.\n")
-    with book.start(engine, work, name="shop") as talk:
-        wish(talk, wanted=True)
-        checkpoints = attached(talk)
+    with registry.start(engine, work, name="shop") as talk:
+        talk.set_notes(**{ENABLED: True})
+        checkpoints = open_checkpoints(talk)
         (work / "rules.md").write_text("Be rude.\n")
         checkpoints.restore("0")
         assert (work / "rules.md").read_text() == "Be kind.\n"

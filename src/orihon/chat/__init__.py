@@ -1,1 +1,1 @@
-"""A person at the keyboard: conversations, side conversations, checkpoints, sticky files."""
+"""Conversations with a user at the keyboard: tangents, checkpoints, sticky files, and the chat at a terminal."""

@@ -1,8 +1,8 @@
-"""Checkpoints: the files and the conversation at one moment, and the way back to it.
+"""Checkpoints: the files and the conversation at one moment, and restoring both.
 
-The files are in a shadow repository, the conversation is an event of the log that names their commit. Turn 3 ends with
-the checkpoint `3`; the tools that changed files in it left `3.1`, `3.2` and so on. When a number was given twice,
-because the person went back and said something else, it means the newer one; `#41` names any by its event.
+`workspace_checkpoints` saves the files. The conversation is an event of the log that names their commit. Turn 3 ends
+with checkpoint `3`; tool calls that changed files during the turn left `3.1`, `3.2` and so on. A number that was used
+twice, because the user went back, means the newer checkpoint; `#41` names one by its event.
 """
 
 from __future__ import annotations
@@ -12,215 +12,206 @@ from typing import Any
 import msgspec
 
 from orihon import codec
-from orihon.chat.book import files_of, shadow_place
 from orihon.chat.conversation import STEPS, Conversation
-from orihon.chat.workspace_checkpoints import FileChange, RestoreResult, SkippedFile, Snapshot, WorkspaceCheckpoints
-from orihon.context.events import sound
+from orihon.chat.registry import find_checkpoint_directory, list_store_files
+from orihon.chat.workspace_checkpoints import FileChange, RestoreResult, Snapshot, WorkspaceCheckpoints
 from orihon.errors import NotFound, OrihonError
 from orihon.ingest import shown
 from orihon.records import Event
 from orihon.task.runs import Run
 from orihon.task.task import Task
 
-RESTORING = "restoring"  # the event of a restore that was begun
-WISHED = "checkpoints"  # the note of what the person decided
-CLEANED = "cleaned"  # the event after which earlier checkpoints are gone
-READS = frozenset({"read", "search", "list_files", "unfold", "recall"})  # tools that change no file
-LABEL_CHARS = 60
+RESTORING = "restoring"  # the event of a restore that was started
+ENABLED = "checkpoints"  # the note with the user's decision
+CLEANED = "cleaned"  # the event after which earlier checkpoints are deleted
+READ_ONLY_TOOLS = frozenset({"read", "search", "list_files", "unfold", "recall"})
+MAX_LABEL_CHARS = 60
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment that can be gone back to."""
+    """A moment that can be restored."""
 
     event: int
     after: int
     tag: str
     label: str
     commit: str
-    files: int  # that had changed since the one before
+    files: int  # that changed since the previous one
     timestamp: str
 
 
 class Checkpoints:
-    """Those of one conversation; as a hook of its task they are taken by themselves."""
+    """The checkpoints of one conversation. As a hook of its task it takes one after each tool call."""
 
-    def __init__(self, conversation: Conversation, shadow: WorkspaceCheckpoints) -> None:
-        self.conversation, self.task, self.shadow = conversation, conversation.task, shadow
-        self._told: set[str] = set()
-        self._commit = ""  # of the newest one
-        self._turn = ""  # of the last whole turn
-
-    # taking them
+    def __init__(self, conversation: Conversation, files: WorkspaceCheckpoints) -> None:
+        self.conversation, self.task, self.files = conversation, conversation.task, files
+        self._reported: set[str] = set()  # skipped paths that the user knows of
+        self._commit = ""  # of the newest checkpoint
+        self._turn_commit = ""  # of the last complete turn
 
     def begin(self) -> None:
-        """The files as they are before the first turn; a restore that was cut short is finished."""
-        known, begun = self._stored()
-        if known and not self.shadow.repository.exists():  # the conversation came here without its files
-            self.task.event(CLEANED)
-            known, begun = [], None
+        """Take the checkpoint before the first turn, or finish an interrupted restore."""
+        known, interrupted = self._read()
+        if known and not self.files.repository.exists():  # the conversation was copied without its checkpoints
+            self.conversation.add_event(CLEANED)
+            known, interrupted = [], None
         self._commit = known[-1].commit if known else ""
-        self._turn = next((one.commit for one in reversed(known) if "." not in one.tag), "")
-        if begun is not None:
-            self._finish(begun)
+        self._turn_commit = next((point.commit for point in reversed(known) if "." not in point.tag), "")
+        if interrupted is not None:
+            self._finish_restore(interrupted)
         elif not known:
-            self._keep(str(self.conversation.turn), "at the beginning", self._taken("at the beginning"))
-            self._turn = self._commit
+            self._add(str(self.conversation.turn), "at the beginning", self._save("at the beginning"))
+            self._turn_commit = self._commit
+
+    # taking
 
     def take(self, label: str = "") -> Checkpoint:
-        """One by hand, numbered like those of the tools."""
+        """Take a checkpoint inside a turn, numbered like those of tool calls."""
         label = self.task.sanitiser.text(label)
-        return self._step(label or "by hand", self._taken(label))
+        return self._add_step(label or "by the user", self._save(label))
 
-    def end_of_turn(self, prompt: str) -> Checkpoint:
-        """The one of a whole turn, called after what the person said."""
-        label = self._label(prompt)
-        taken = self._taken(label)
-        if self._turn:  # its tools have checkpoints of their own; this one counts what the whole turn has changed
-            taken = msgspec.structs.replace(taken, changes=self.shadow.changes(self._turn, taken.commit))
-        self._turn = taken.commit
-        return self._keep(str(self.conversation.turn), label, taken)
+    def end_turn(self, prompt: str) -> Checkpoint:
+        """Take the checkpoint of a complete turn, labelled with the user's message."""
+        label = self._make_label(prompt)
+        snapshot = self._save(label)
+        if self._turn_commit:  # count what the whole turn changed, not only what changed since the last tool call
+            snapshot = msgspec.structs.replace(snapshot, changes=self.files.changes(self._turn_commit, snapshot.commit))
+        self._turn_commit = snapshot.commit
+        return self._add(str(self.conversation.turn), label, snapshot)
 
     def after_tool(self, _: Task, run: Run) -> None:
-        """One for a tool that changed files."""
-        if run.call.name in READS:
+        """Take a checkpoint if the tool call changed files. This is a hook of the task."""
+        if run.call.name in READ_ONLY_TOOLS:
             return
-        label = self._label(f"{run.call.name} {self.task.sanitiser.arguments(run.call.text)}")
+        label = self._make_label(f"{run.call.name} {self.task.sanitiser.arguments(run.call.text)}")
         try:
-            taken = self._taken(label)
-        except OrihonError as error:  # the tool has done its work all the same
-            self.conversation.tell(shown(f"There is no checkpoint of {run.call.name}: {error.message}"))
+            snapshot = self._save(label)
+        except OrihonError as error:
+            self.conversation.notify(shown(f"No checkpoint was taken after {run.call.name}: {error.message}"))
             return
-        if taken.commit != self._commit:
-            self._step(label, taken)
+        if snapshot.commit != self._commit:
+            self._add_step(label, snapshot)
 
-    def _label(self, text: str) -> str:
-        """A line for people and for git, masked before it is cut."""
+    def save_files(self) -> str:
+        """Save the files before a tangent, and return the commit."""
+        return self._save("before a tangent").commit
+
+    def _make_label(self, text: str) -> str:
+        """Return one line, masked before it is cut."""
         line = " ".join(self.task.sanitiser.text(text).split())
-        return line if len(line) <= LABEL_CHARS else f"{line[: LABEL_CHARS - 1]}…"
+        return line if len(line) <= MAX_LABEL_CHARS else f"{line[: MAX_LABEL_CHARS - 1]}…"
 
-    def _step(self, label: str, taken: Snapshot) -> Checkpoint:
+    def _save(self, label: str) -> Snapshot:
+        """Save the files, and report skipped ones once."""
+        snapshot = self.files.take(label)
+        for file in snapshot.skipped:
+            if file.path not in self._reported:
+                self._reported.add(file.path)
+                self.conversation.notify(f"Not in the checkpoints: {file.path} {file.reason}")
+        return snapshot
+
+    def _add_step(self, label: str, snapshot: Snapshot) -> Checkpoint:
         step = int(self.conversation.notes.get(STEPS, 0)) + 1
-        self.task.event("note", **{STEPS: step})
-        return self._keep(f"{self.conversation.turn}.{step}", label, taken)
+        self.conversation.set_notes(**{STEPS: step})
+        return self._add(f"{self.conversation.turn}.{step}", label, snapshot)
 
-    def _taken(self, label: str) -> Snapshot:
-        taken = self.shadow.take(label)
-        self._tell(taken.skipped)
-        return taken
+    def _add(self, tag: str, label: str, snapshot: Snapshot) -> Checkpoint:
+        """Record that these files belong to the conversation as it is now."""
+        self._commit = snapshot.commit
+        data: dict[str, Any] = {"tag": tag, "commit": snapshot.commit, "files": len(snapshot.changes)}
+        number = self.task.checkpoint(label, **data)
+        return Checkpoint(event=number, after=self.conversation.last, label=label, timestamp=codec.now(), **data)
 
-    def _keep(self, tag: str, label: str, taken: Snapshot) -> Checkpoint:
-        """Write down which files belong to the conversation as it is now."""
-        self._commit = taken.commit
-        beside = {"tag": tag, "commit": taken.commit, "files": len(taken.changes)}
-        number = self.task.checkpoint(label, **beside)
-        event = Event(id=number, after=self.task.history.last, type="checkpoint", data=beside, timestamp=codec.now())
-        return msgspec.structs.replace(_checkpoint(event), label=label)
+    # reading
 
-    def _tell(self, skipped: tuple[SkippedFile, ...]) -> None:
-        for one in skipped:
-            if one.path not in self._told:
-                self._told.add(one.path)
-                self.conversation.tell(f"Not in the checkpoints: {one.path} {one.reason}")
-
-    # looking at them
-
-    def listing(self, turn: str = "") -> list[Checkpoint]:
-        """Those of whole turns, or those of one turn and its tools."""
+    def list_checkpoints(self, turn: str = "") -> list[Checkpoint]:
+        """Return the checkpoints of complete turns, or all of one turn."""
+        points, _ = self._read()
         if turn:
-            return [one for one in self._all() if one.tag == turn or one.tag.startswith(f"{turn}.")]
-        return [one for one in self._all() if "." not in one.tag]
+            return [point for point in points if point.tag == turn or point.tag.startswith(f"{turn}.")]
+        return [point for point in points if "." not in point.tag]
 
     def find(self, name: str) -> Checkpoint:
-        """The newest of this number, or that of `#event`."""
-        found = [one for one in self._all() if name in {one.tag, f"#{one.event}"}]
-        if not found:
+        """Return the newest checkpoint with this number, or the one of `#event`."""
+        matches = [point for point in self._read()[0] if name in {point.tag, f"#{point.event}"}]
+        if not matches:
             raise NotFound(kind="checkpoint", id=name, hint="`/checkpoint list` shows them.")
-        return found[-1]
+        return matches[-1]
 
     def diff(self, name: str, other: str = "") -> str:
-        """What changed since, in the files as they are now, or up to another one."""
-        return self.shadow.diff(self.find(name).commit, self.find(other).commit if other else None)
+        """Return the changes from a checkpoint to the current files, or to another checkpoint."""
+        return self.files.diff(self.find(name).commit, self.find(other).commit if other else None)
 
-    def content(self, path: str) -> bytes | None:
-        """A file as the newest one has it."""
-        return self.shadow.read_file(self._commit, path) if self._commit else None
+    def read_file(self, path: str) -> bytes | None:
+        """Return a file as the newest checkpoint has it."""
+        return self.files.read_file(self._commit, path) if self._commit else None
 
-    def _all(self) -> list[Checkpoint]:
-        """All of them, the oldest first."""
-        return self._stored()[0]
-
-    def _stored(self) -> tuple[list[Checkpoint], dict[str, Any] | None]:
-        """All of them, and a restore that was begun, never finished, and not left behind by going on."""
-        found: list[Checkpoint] = []
-        begun: Event | None = None
-        for event in sound(self.task.lease.store.read(self.task.uuid, Event)):
+    def _read(self) -> tuple[list[Checkpoint], dict[str, Any] | None]:
+        """Return all checkpoints, and the data of a restore that was interrupted and is still wanted."""
+        points: list[Checkpoint] = []
+        interrupted: Event | None = None
+        for event in self.conversation.read_events():
             match event.type:
                 case "checkpoint" if isinstance(event.data.get("commit"), str):
-                    found.append(_checkpoint(event))
-                    begun = None
+                    points.append(_make_checkpoint(event))
+                    interrupted = None
                 case "restoring":
-                    begun = event
+                    interrupted = event
                 case "restore":
-                    begun = None
+                    interrupted = None
                 case "cleaned":
-                    found, begun = [], None
-        if begun is not None and begun.after < self.task.history.last:
-            begun = None
-        return found, begun.data if begun is not None else None
+                    points, interrupted = [], None
+        if interrupted is None or interrupted.after < self.conversation.last:  # the user has gone on since
+            return points, None
+        return points, interrupted.data
 
-    # going back
+    # restoring
 
     def restore(self, name: str, *, hard: bool = False) -> RestoreResult:
-        """Files and conversation as they were then; files made since stay, unless it is `hard`. Can be undone."""
-        checkpoint = self.find(name)
-        before = self._taken(f"before going back to {checkpoint.tag}")
-        begun = {"event": checkpoint.event, "commit": checkpoint.commit, "hard": hard, "before": before.commit}
-        self.task.event(RESTORING, **begun)  # from here on it is finished, also after a crash
-        return self._finish(begun)
+        """Restore the files and the conversation; `hard` removes newer files. `undo` reverts it."""
+        point = self.find(name)
+        before = self._save(f"before going back to {point.tag}").commit
+        data = {"event": point.event, "commit": point.commit, "hard": hard, "before": before}
+        self.conversation.add_event(RESTORING, **data)  # from here on a crash does not prevent the restore
+        return self._finish_restore(data)
 
-    def _finish(self, begun: dict[str, Any]) -> RestoreResult:
-        restored = self.shadow.restore(begun["commit"], hard=bool(begun["hard"]))
-        self.task.restore(begun["event"], before=begun["before"])
-        self._commit = self._turn = restored.after
-        return msgspec.structs.replace(restored, before=begun["before"])
+    def _finish_restore(self, data: dict[str, Any]) -> RestoreResult:
+        result = self.files.restore(data["commit"], hard=bool(data["hard"]))
+        self.task.restore(data["event"], before=data["before"])
+        self._commit = self._turn_commit = result.after
+        return msgspec.structs.replace(result, before=data["before"])
 
     def undo(self, event: int) -> RestoreResult | None:
-        """Put the files back that a restore had changed; None when that step changed none."""
-        stored = next(self.task.lease.store.read(self.task.uuid, Event, first=event, last=event), None)
+        """Undo a restore of files; return None if the event is none."""
+        stored = next(self.conversation.read_events(event), None)
         before = stored.data.get("before") if stored is not None and stored.type == "restore" else None
-        return self.put_back(before) if isinstance(before, str) else None
+        return self.restore_files(before) if isinstance(before, str) else None
+
+    def restore_files(self, commit: str) -> RestoreResult:
+        """Restore only the files, exactly."""
+        result = self.files.restore(commit, hard=True)
+        self._commit = self._turn_commit = result.after
+        return result
 
     def clean(self) -> int:
-        """Forget them all, and give their space back; how many there were."""
-        count = len(self._all())
-        self.task.event(CLEANED)
-        self.shadow.keep_only(())
-        self._commit = self._turn = ""
+        """Delete all checkpoints, free their disk space, and return their number."""
+        count = len(self._read()[0])
+        self.conversation.add_event(CLEANED)
+        self.files.keep_only(())
+        self._commit = self._turn_commit = ""
         return count
 
-    # side conversations
-
-    def opened(self) -> str:
-        """The files as they are when a side conversation begins."""
-        return self._taken("a side conversation").commit
-
-    def changed_inside(self, event: int, after: int) -> tuple[str, tuple[FileChange, ...]]:
-        """The commit before a side conversation, and what has changed in the files since."""
-        stored = next(self.task.lease.store.read(self.task.uuid, Event, first=event, last=event), None)
+    def find_tangent_changes(self, event: int, after: int) -> tuple[str, tuple[FileChange, ...]]:
+        """Return the commit before a tangent, and the changes of the files since."""
+        stored = next(self.conversation.read_events(event), None)
         commit = stored.data.get("commit") if stored is not None else None
-        if not isinstance(commit, str):  # it was decided afterwards: the last one before it is the nearest
-            earlier = [one for one in self._all() if one.after <= after]
-            commit = earlier[-1].commit if earlier else ""
-        return (commit, self.shadow.changes(commit)) if commit else ("", ())
-
-    def put_back(self, commit: str) -> RestoreResult:
-        """The files as they were before a side conversation, or before a restore."""
-        restored = self.shadow.restore(commit, hard=True)
-        self._commit = self._turn = restored.after
-        return restored
+        if not isinstance(commit, str):  # a tangent that began in the past: take the last checkpoint before it
+            earlier = [point.commit for point in self._read()[0] if point.after <= after]
+            commit = earlier[-1] if earlier else ""
+        return (commit, self.files.changes(commit)) if commit else ("", ())
 
 
-def _checkpoint(event: Event) -> Checkpoint:
+def _make_checkpoint(event: Event) -> Checkpoint:
     data = event.data
     files = data.get("files")
     return Checkpoint(
@@ -234,26 +225,25 @@ def _checkpoint(event: Event) -> Checkpoint:
     )
 
 
-def attached(conversation: Conversation) -> Checkpoints | None:
-    """The checkpoints of a conversation, taken from now on; None where nobody asked for them.
+def open_checkpoints(conversation: Conversation) -> Checkpoints | None:
+    """Return the checkpoints of a conversation, as a hook of its task; None if they are disabled.
 
-    They are there by themselves in a git repository. Elsewhere a directory may hold anything, and the person decides.
+    Without a decision of the user they are enabled in a git repository only, because other directories may be huge.
     """
-    wished = conversation.notes.get(WISHED)
-    if wished is None:
-        places = (conversation.workspace, *conversation.workspace.parents)
-        wished = any((place / ".git").exists() for place in places)
-    if not wished:
+    enabled = conversation.notes.get(ENABLED)
+    if enabled is None:
+        directories = (conversation.workspace, *conversation.workspace.parents)
+        enabled = any((directory / ".git").exists() for directory in directories)
+    if not enabled:
         return None
-    store, uuid = conversation.task.lease.store, conversation.conversation_id
-    # the store may be in the workspace, and going back must not change the log
-    shadow = WorkspaceCheckpoints(shadow_place(store, uuid), conversation.workspace, exclude=files_of(store))
-    found = Checkpoints(conversation, shadow)
-    found.begin()
-    conversation.task.hooks = (*conversation.task.hooks, found)
-    return found
-
-
-def wish(conversation: Conversation, *, wanted: bool) -> None:
-    """Keep whether the person wants checkpoints."""
-    conversation.task.event("note", **{WISHED: wanted})
+    store = conversation.store
+    # the store may be inside the workspace, and a restore must not change the log
+    files = WorkspaceCheckpoints(
+        find_checkpoint_directory(store, conversation.conversation_id),
+        conversation.workspace,
+        exclude=list_store_files(store),
+    )
+    checkpoints = Checkpoints(conversation, files)
+    checkpoints.begin()
+    conversation.task.hooks = (*conversation.task.hooks, checkpoints)
+    return checkpoints

@@ -1,227 +1,336 @@
-"""A conversation: a task with a person in front of it. It has no history of its own; everything is in the log.
+"""A conversation: a task with a user at the keyboard. It has no history of its own; everything is in the task's log.
 
-    with start(engine, Path("."), name="shop") as conversation:
+    with registry.start(engine, Path("."), name="shop") as conversation:
         conversation.say("Why does test_total fail?")
         conversation.task.add_reply(model.reply(conversation.task.window()))
 
-Between two sittings it is paused. What the person typed and nobody has sent yet is kept too, so that a crash does not
-take it.
+A conversation is paused between sessions. A message that was typed and not sent yet is stored, so a crash does not lose
+it. This module is the only one of the package that uses the task's log, view and events directly.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid as uuids
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from heapq import merge
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from orihon import codec
-from orihon.chat.entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, Said, entries_of
-from orihon.chat.transcript import ERROR, transcript
-from orihon.context.ranges import Ranges, upto
-from orihon.context.view import Tangent
-from orihon.errors import TangentError, UsageError
-from orihon.records import Message
+import msgspec
+
+from orihon.chat.history_entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, UserTurn, format_message, pair_messages
+from orihon.codec import now
+from orihon.coerce import decode_json
+from orihon.context.events import sound
+from orihon.context.frame import Report
+from orihon.context.ranges import Ranges, contains, upto
+from orihon.context.view import State, Tangent, Undo
+from orihon.errors import Corrupt, NotFound, TangentError, UsageError
+from orihon.records import Blob, Event, Message, Summary, Usage
+from orihon.stores.base import Store
 from orihon.task.branches import Keep
 from orihon.task.task import Task
 
 MAX_ENTRIES = 10_000
-LEAVING = 100  # entries that leave at once, so that the view does not change with every answer
-ABOUT = "conversation"  # the first note: its name, its directory, what it was begun with
-NEXT, TURN, STEPS, LEFT = "next_message", "turn", "steps", "oldest_left"
+HIDDEN_AT_ONCE = 100  # entries, so that the view does not change with every reply
+ABOUT = "conversation"  # the first note: name, directory and options
+NEXT, TURN, STEPS, HAS_HIDDEN = "next_message", "turn", "steps", "oldest_left"
+ERROR = "error"  # the event type of errors in the transcript
 STOPPED = "[cancelled by the user]"
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Conversation:
-    """One conversation in one directory. Use it in a `with` block: leaving it pauses it."""
+    """One conversation in one directory. Leaving a `with` block pauses it."""
 
-    def __init__(self, task: Task, *, name: str, workspace: Path, tell: Tell | None = None) -> None:
+    def __init__(self, task: Task, *, name: str, workspace: Path, notify: Notify | None = None) -> None:
         self.task, self.name, self.workspace = task, name, workspace
-        self.tell: Tell = tell or (lambda _: None)
-        self._counted: tuple[Ranges, int, int] = ((), 0, 0)  # the ranges, the last message, the entries in them
+        self.notify: Notify = notify or (lambda _: None)
+        self._counted: tuple[Ranges, int, int] = ((), 0, 0)  # ranges, last message, and the entries in them
 
     @property
     def conversation_id(self) -> str:
-        """The id of its task."""
+        """The id of the task."""
         return self.task.uuid
 
-    # what was said
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """What it keeps beside the log."""
-        return self.task.history.view.state.notes
+    # messages of the user
 
     @property
     def turn(self) -> int:
-        """How often the person has said something."""
+        """The number of messages that the user has sent."""
         return int(self.notes.get(TURN, 0))
 
     @property
     def next_message(self) -> str | None:
-        """What was typed and is not sent yet."""
+        """The message that was typed and not sent yet."""
         waiting = self.notes.get(NEXT)
         return str(waiting["text"]) if waiting else None
 
     def set_next(self, text: str) -> None:
-        """Keep what will be said next; there is one at a time, and it is never empty."""
+        """Store the message to send next. There is one at a time, and it is never empty."""
         if self.next_message is not None:
-            raise UsageError("A message waits to be sent already.", hint="Send it, or drop it first.")
-        self.task.event("note", **{NEXT: {"text": text if text.strip() else EMPTY_PROMPT, "id": uuids.uuid4().hex}})
+            raise UsageError("Another message is waiting to be sent.", hint="Send it, or drop it first.")
+        self.set_notes(**{NEXT: {"text": text if text.strip() else EMPTY_PROMPT, "id": uuids.uuid4().hex}})
 
     def drop_next(self) -> None:
-        """Forget it."""
+        """Delete the message that was not sent yet."""
         if self.next_message is not None:
-            self.task.event("note", **{NEXT: None})
+            self.set_notes(**{NEXT: None})
 
     def send(self) -> int:
-        """Say what waits; calls that nobody has answered are cancelled by it. Returns the number of the message."""
+        """Send the waiting message and return its number. Unanswered tool calls are cancelled."""
         waiting = self.notes.get(NEXT)
         if not waiting:
-            raise UsageError("There is no message to send.", hint="Say something first.")
+            raise UsageError("There is no message to send.", hint="Type a message first.")
         self._cancel_calls()
-        # by its key it is said once, also when the process dies before the next line
+        # the key makes the append idempotent if the process dies before the next line
         seq = self.task.add("user", str(waiting["text"]), key=f"orihon:next:{waiting['id']}")
-        self.task.event("note", **{NEXT: None, TURN: self.turn + 1, STEPS: 0})
-        self._limit()
+        self.set_notes(**{NEXT: None, TURN: self.turn + 1, STEPS: 0})
+        self._hide_oldest()
         return seq
 
     def say(self, text: str) -> int:
-        """Say something now."""
+        """Send a message now."""
         self.set_next(text)
         return self.send()
 
-    def cancel(self, heard: str = "") -> None:
-        """The person does not want the running answer; what was heard of it stays, and the history stays valid."""
+    def cancel(self, received: str = "") -> None:
+        """Cancel the current reply. The part that was received stays, and the history stays valid."""
         self._cancel_calls()
-        newest = next(self.task.history.backwards(self.task.history.view.state.ranges), None)
+        newest = self.newest
         if newest is None or newest.role == "assistant":
             return
-        if heard.strip() or newest.role == "user":
-            self.task.add("assistant", "\n\n".join(part for part in (heard.strip(), STOPPED) if part))
+        if received.strip() or newest.role == "user":
+            self.task.add("assistant", "\n\n".join(part for part in (received.strip(), STOPPED) if part))
 
     def _cancel_calls(self) -> None:
         for call in self.task.pending_calls():
             self.task.answer(call, CANCELLED, is_error=True)
 
-    def error(self, text: str) -> None:
-        """Keep what went wrong in the transcript."""
-        self.task.event(ERROR, text=text)
-
     def clear(self) -> int:
-        """Begin anew: nothing is visible but the system prompt and the pins, and nothing waits to be sent."""
+        """Hide everything but the system prompt and the pins, and drop the waiting message."""
         self.drop_next()
         return self.task.reset()
 
-    # how it is read
-
-    def messages(self) -> Iterator[Message]:
-        """What is visible, in order."""
-        for first, last in upto(self.task.history.view.state.ranges, self.task.history.last):
-            yield from self.task.history.read(first, last)
-
-    def entries(self) -> Iterator[HistoryEntry | Said]:
-        """What is visible, in pairs."""
-        return entries_of(self.messages())
+    # tangents
 
     @property
-    def transcript(self) -> list[str]:
-        """What is visible, for people."""
-        return transcript(self.task.history, self.task.history.view.state.ranges)
+    def tangents(self) -> tuple[Tangent, ...]:
+        """The open tangents, the outermost first."""
+        return self.task.history.view.tangents
+
+    @property
+    def is_in_tangent(self) -> bool:
+        """Whether a tangent is open."""
+        return bool(self.tangents)
+
+    @property
+    def tangent_seconds(self) -> int | None:
+        """How long the innermost tangent has been open."""
+        if not self.tangents:
+            return None
+        opened = datetime.fromisoformat(self.tangents[-1].timestamp or now())
+        return max(0, int((datetime.now(UTC) - opened).total_seconds()))
+
+    def enter_tangent(self, *, after: int | None = None, commit: str = "") -> None:
+        """Open a tangent. With `after`, the messages since that one become part of it.
+
+        `commit` names the checkpoint of the files as they are now.
+        """
+        self.task.begin_tangent(after=after, **({"commit": commit} if commit else {}))
+
+    def leave_tangent(self, keep: Keep = "none") -> None:
+        """Return to the main conversation; keep nothing of the tangent, its last exchange, or a summary."""
+        if not self.is_in_tangent:
+            raise TangentError("No tangent is open.")
+        self._cancel_calls()
+        self.task.end_tangent(keep)
+
+    # what the conversation stores
+
+    @property
+    def store(self) -> Store:
+        """The store of the task."""
+        return self.task.lease.store
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """The notes of the task. Tangents and checkpoints restore them."""
+        return self.task.history.view.state.notes
+
+    def set_notes(self, **notes: Any) -> None:
+        """Change notes; None deletes one."""
+        self.add_event("note", **notes)
+
+    def add_event(self, type: str, **data: Any) -> int:
+        """Append an event and return its number."""
+        return self.task.event(type, **data)
+
+    def add_error(self, message: str) -> None:
+        """Keep an error message in the transcript."""
+        self.add_event(ERROR, text=message)
+
+    def read_events(self, number: int | None = None) -> Iterator[Event]:
+        """Read all valid events, or the one with this number."""
+        return sound(self.store.read(self.task.uuid, Event, first=number or 1, last=number))
+
+    def save_value(self, note: str, value: Any) -> None:
+        """Store a JSON value as a blob, named by a note, unless it is stored already."""
+        data = msgspec.json.encode(value)
+        blob = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+        with self.task.lock:
+            if self.notes.get(note) != blob:
+                self.task.lease.put(data)
+                self.set_notes(**{note: blob})
+
+    def load_value(self, note: str) -> Any:
+        """Return the value that `save_value` stored; None if there is none or it is lost."""
+        try:
+            return decode_json(self.task.history.load(msgspec.convert(self.notes.get(note), Blob)))
+        except (ValueError, NotFound, Corrupt) as error:
+            self.task.log.debug("There is no stored %s: %s", note, error)
+            return None
+
+    def add_summary(self, text: str, last: int) -> None:
+        """Replace the visible messages up to `last` by a summary in the window."""
+        ranges = [*upto(self.visible, last)]
+        tokens = sum(message.tokens for message in self.messages() if message.seq <= last)
+        size = self.task.history.counter.text(text)
+        summary = Summary(
+            id=0, start_seq=ranges[0][0], end_seq=last, summary=text, original_tokens=tokens, summary_tokens=size,
+            ratio=size / max(1, tokens), ranges=[(first, end) for first, end in ranges], timestamp=now(),
+        )  # fmt: skip
+        self.add_event("summary", id=self.task.append(summary), ranges=ranges, kept=())
+
+    # reading
+
+    @property
+    def state(self) -> State:
+        """The state of the view."""
+        return self.task.history.view.state
+
+    @property
+    def visible(self) -> Ranges:
+        """The numbers of the visible messages."""
+        return upto(self.state.ranges, self.last)
+
+    @property
+    def last(self) -> int:
+        """The number of the last message."""
+        return self.task.history.last
+
+    @property
+    def newest(self) -> Message | None:
+        """The newest visible message."""
+        return next(self.task.history.backwards(self.visible), None)
+
+    @property
+    def last_prompt(self) -> Message | None:
+        """The newest visible message of the user."""
+        return next((message for message in self.task.history.backwards(self.visible) if message.role == "user"), None)
+
+    @property
+    def undoable(self) -> tuple[Undo, ...]:
+        """The steps that `undo` can take back, the newest last."""
+        return self.task.history.view.undoable
+
+    @property
+    def language(self) -> str:
+        """The language of the conversation."""
+        return self.task.history.language
 
     @property
     def mcp_enabled(self) -> bool:
         """Whether the tools of MCP servers are offered."""
         return bool(self.notes.get(ABOUT, {}).get("mcp_enabled", True))
 
-    def _limit(self) -> None:
-        """Let the oldest entries leave the view when there are too many; the log keeps them."""
+    def messages(self, ranges: Ranges | None = None, *, first: int = 1) -> Iterator[Message]:
+        """Read messages in order: the visible ones, or those in these ranges."""
+        for start, end in self.visible if ranges is None else ranges:
+            if end >= first:
+                yield from self.task.history.read(max(start, first), end)
+
+    def entries(self, ranges: Ranges | None = None, *, with_blobs: bool = False) -> Iterator[HistoryEntry | UserTurn]:
+        """Read messages as pairs; `with_blobs` loads everything that is stored in blobs."""
+        messages = self.messages(ranges)
+        return pair_messages(map(self.task.history.everything, messages) if with_blobs else messages)
+
+    def pairs(self, ranges: Ranges | None = None, *, with_blobs: bool = False) -> Iterator[HistoryEntry]:
+        """Read the entries that have a reply."""
+        return (entry for entry in self.entries(ranges, with_blobs=with_blobs) if isinstance(entry, HistoryEntry))
+
+    @property
+    def transcript(self) -> list[str]:
+        """The visible conversation as users read it. It is never sent to the model."""
+        return [text for _, text in self.read_transcript()]
+
+    def read_transcript(self, limit: int = MAX_ENTRIES, ranges: Ranges | None = None) -> list[tuple[int, str]]:
+        """Return the newest entries with the numbers of their messages; an error has that of the message before it."""
+        ranges = self.visible if ranges is None else ranges
+        texts = (((message.seq, 0), format_message(message)) for message in self.task.history.backwards(ranges))
+        errors = (
+            ((event.after, event.id), str(event.data.get("text", "")))
+            for event in self.read_events()
+            if event.type == ERROR and (not event.after or contains(ranges, event.after))
+        )
+        newest_errors = sorted(errors, reverse=True)[:MAX_ENTRIES]
+        entries = merge((entry for entry in texts if entry[1]), newest_errors, key=lambda entry: entry[0], reverse=True)
+        return [(seq, text) for (seq, _), text in islice(entries, limit)][::-1]
+
+    def find_summary(self, state: State) -> Summary | None:
+        """Return the summary that is in effect in a state."""
+        if state.summary is None:
+            return None
+        return next(self.store.read(self.task.uuid, Summary, first=state.summary.id, last=state.summary.id), None)
+
+    def preview_window(self) -> tuple[Report, int, float]:
+        """Return the next window's report, the tokens of the tools, and the provider's tokens for one of ours."""
         history = self.task.history
-        ranges = upto(history.view.state.ranges, history.last)
-        if sum(last - first + 1 for first, last in ranges) <= MAX_ENTRIES:
+        return history.composed().report, history.schema_tokens, history.scale
+
+    def read_usage(self, first: int) -> Iterator[tuple[int, Usage]]:
+        """Read the numbers and the usage of all replies from a message on, the hidden ones included."""
+        for message in self.store.read(self.task.uuid, Message, first=first):
+            if message.role == "assistant" and message.usage is not None:
+                yield message.seq, message.usage
+
+    # the limit of visible entries
+
+    def _hide_oldest(self) -> None:
+        """Hide the oldest entries if there are too many. The log keeps them."""
+        if sum(last - first + 1 for first, last in self.visible) <= MAX_ENTRIES:
             return
-        count = self._count(ranges)
+        count = self._count_entries()
         if count <= MAX_ENTRIES:
             return
-        leaving = count - MAX_ENTRIES + LEAVING
-        pairs = (entry for entry in self.entries() if isinstance(entry, HistoryEntry))
-        upto_seq = next(entry.assistant.seq for number, entry in enumerate(pairs, 1) if number == leaving)
-        first_time = not self.notes.get(LEFT)
-        self.task.event("leave", upto=upto_seq)
-        self._counted = (upto(history.view.state.ranges, history.last), history.last, count - leaving)
-        if first_time:
-            self.task.event("note", **{LEFT: True})
-            self.tell(
-                f"More than {MAX_ENTRIES:,} entries: the oldest {leaving:,} left the conversation; the log keeps them."
-            )
+        hidden = count - MAX_ENTRIES + HIDDEN_AT_ONCE
+        last_hidden = next(islice(self.pairs(), hidden - 1, None)).assistant.seq
+        is_first_time = not self.notes.get(HAS_HIDDEN)
+        self.add_event("leave", upto=last_hidden)
+        self._counted = (self.visible, self.last, count - hidden)
+        if is_first_time:
+            self.set_notes(**{HAS_HIDDEN: True})
+            self.notify(f"More than {MAX_ENTRIES:,} entries: the oldest {hidden:,} are hidden. The log keeps them.")
 
-    def _count(self, ranges: Ranges) -> int:
-        """The entries in these ranges; what was counted before is not counted again."""
-        before, last, count = self._counted
-        if upto(ranges, last) != before:
-            before, last, count = (), 0, 0
-        newer = (message for message in self._after(last) if message.role == "assistant")
-        count += sum(1 for _ in newer)
-        self._counted = (ranges, self.task.history.last, count)
+    def _count_entries(self) -> int:
+        """Count the visible entries; only messages that are new since the last count are read."""
+        ranges, last, count = self._counted
+        if upto(self.visible, last) != ranges:
+            last, count = 0, 0
+        count += sum(message.role == "assistant" for message in self.messages(first=last + 1))
+        self._counted = (self.visible, self.last, count)
         return count
 
-    def _after(self, seq: int) -> Iterator[Message]:
-        history = self.task.history
-        for first, last in upto(history.view.state.ranges, history.last):
-            if last > seq:
-                yield from history.read(max(first, seq + 1), last)
-
-    # side conversations
-
-    @property
-    def tangents(self) -> tuple[Tangent, ...]:
-        """Those that are open, the outermost first."""
-        return self.task.history.view.tangents
-
-    @property
-    def is_in_tangent(self) -> bool:
-        """Whether a side conversation is open."""
-        return bool(self.tangents)
-
-    @property
-    def tangent_seconds(self) -> int | None:
-        """How long the innermost one has been open."""
-        if not self.tangents:
-            return None
-        return max(0, int((datetime.now(UTC) - _moment(self.tangents[-1].timestamp)).total_seconds()))
-
-    def enter_tangent(self, *, after: int | None = None, commit: str = "") -> None:
-        """Open a side conversation; with `after`, what was said since that message was one.
-
-        `commit` are the files as they are now, for whoever wants them back.
-        """
-        self.task.begin_tangent(after=after, **({"commit": commit} if commit else {}))
-
-    def leave_tangent(self, keep: Keep = "none") -> None:
-        """Back to the main conversation, with nothing of it, its last exchange, or a summary."""
-        if not self.is_in_tangent:
-            raise TangentError("No tangent is open.")
-        self._cancel_calls()
-        self.task.end_tangent(keep)
-
-    # its end
-
     def close(self) -> None:
-        """Until the next sitting."""
+        """Pause the conversation."""
         self.task.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text or codec.now())

@@ -1,100 +1,112 @@
-"""The files of a conversation: those in every window, those that changed under the model, and the way back to earlier.
+"""The files of a conversation: sticky files, files that changed without the model, and checkpoints.
 
-files = Files(conversation, toolbox, settings)
+files = ConversationFiles(conversation, toolbox, settings)
 files.begin()
 Loop(task, model, toolbox, checks=(files.before_reply,)).run_until_done()
-files.after_turn("what the person said")
+files.end_turn("the user's message")
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
-from orihon.agent.tools.toolbox import Toolbox
-from orihon.chat.changes import told
-from orihon.chat.checkpoints import Checkpoints, attached
+from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from orihon.chat import file_tracker
+from orihon.chat.checkpoints import Checkpoints, open_checkpoints
 from orihon.chat.conversation import Conversation
-from orihon.chat.lines import FileLineTracker, load, save
-from orihon.chat.origins import by_origin
-from orihon.chat.sticky import StickyFiles
+from orihon.chat.file_tracker import FileLineTracker, describe_changes
+from orihon.chat.sticky_files import StickyFiles
+from orihon.context.recall import RECALL, UNFOLD
 from orihon.errors import OrihonError, UsageError
 from orihon.settings.schema import Settings
+from orihon.task.config import name_of
 from orihon.task.task import Task
 
+Schema = dict[str, Any]
 
-class Files:
-    """What one conversation has to do with the files of its workspace."""
+
+class ConversationFiles:
+    """Connects a conversation with the files of its workspace."""
 
     def __init__(self, conversation: Conversation, tools: Toolbox, settings: Settings) -> None:
         self.conversation, self.task, self.tools, self.settings = conversation, conversation.task, tools, settings
         self.sticky = StickyFiles(self.task, tools.workspace, share=settings.sticky.share)
-        self.lines = FileLineTracker(tools.workspace, before=self._before)
+        self.tracker = FileLineTracker(tools.workspace, find_content=self._find_content)
         self.checkpoints: Checkpoints | None = None
 
     def begin(self) -> None:
-        """Watch the tools, and take up where the last sitting left off."""
-        self.tools.on_event = self.lines.watch
-        load(self.task, self.lines)
+        """Watch the tools, and continue where the last session ended. A new conversation gets the sticky files."""
+        self.tools.on_event = self.tracker.handle_event
+        self.reload_tracker()
         self.open_checkpoints()
         if not self.conversation.turn and not self.sticky.declared:
-            self._first_files()
+            for path in self.settings.sticky.files:
+                try:
+                    self.sticky.add(path, force=True)
+                except UsageError as error:
+                    self._report(error)
 
     def open_checkpoints(self) -> None:
-        """Take checkpoints from now on, where they are wanted; a conversation without them is still one."""
+        """Take checkpoints from now on if they are enabled. An error does not stop the conversation."""
         self.task.hooks = tuple(hook for hook in self.task.hooks if hook is not self.checkpoints)
         self.checkpoints = None
         try:
-            self.checkpoints = attached(self.conversation)
+            self.checkpoints = open_checkpoints(self.conversation)
         except OrihonError as error:
-            self._tell(error)
+            self._report(error)
 
     def before_reply(self, task: Task) -> None:
-        """The model sees sticky files as they are now, and hears of files that somebody else has changed."""
+        """Update the sticky files, and tell the model which files changed. This is a check of the loop."""
         if self.sticky.declared:
             self.sticky.refresh()
-        if text := told(self.lines.changed(), task.history.language):
+        if text := describe_changes(self.tracker.collect_changes(), self.conversation.language):
             task.add("user", text)
 
-    def after_turn(self, prompt: str) -> None:
-        """Keep what is known of the files, and take the checkpoint of the turn."""
+    def end_turn(self, prompt: str) -> None:
+        """Store what the model knows of files, and take the checkpoint of the turn."""
         if self.task.row.status != "running":
             return
         try:
-            save(self.task, self.lines)
+            file_tracker.save(self.conversation, self.tracker.export())
             if self.checkpoints is not None:
-                self.checkpoints.end_of_turn(prompt)
+                self.checkpoints.end_turn(prompt)
         except OrihonError as error:
-            self._tell(error)
+            self._report(error)
 
-    def went_back(self) -> None:
-        """After a restore, or out of a tangent: what the model knows of the files is what it knew then."""
-        load(self.task, self.lines)
+    def reload_tracker(self) -> None:
+        """Restore what the model knows of files, after a restore or a tangent."""
+        file_tracker.load(self.conversation, self.tracker)
 
-    def parts(self) -> dict[str, Any]:
-        """What a document says of them."""
-        listing = self.sticky.listing()
-        known = self.checkpoints.listing() if self.checkpoints is not None else None
+    def export(self) -> dict[str, Any]:
+        """Return the fields of a conversation document that concern tools and files."""
+        listing = self.sticky.list_files()
+        points = self.checkpoints.list_checkpoints() if self.checkpoints is not None else None
         return {
-            "tools": by_origin(self.task.config.schemas, self.tools),
+            "tools": group_by_origin(self.task.config.schemas, self.tools),
             "context_manager": {"paths": listing.declared, "max_context_files_size": listing.max_tokens},
             "context_message_length": self.sticky.length,
-            "file_line_tracker": self.lines.data(),
-            "checkpoint_manager": None if known is None else {"checkpoints": known},
+            "file_line_tracker": self.tracker.export(),
+            "checkpoint_manager": None if points is None else {"checkpoints": points},
         }
 
-    def _first_files(self) -> None:
-        """A new conversation begins with the sticky files of the settings."""
-        for one in self.settings.sticky.files:
-            try:
-                self.sticky.add(one, force=True)
-            except UsageError as error:
-                self._tell(error)
+    def _find_content(self, path: str, sha256: str) -> bytes | None:
+        """Return a file as the model knew it, if the last checkpoint has it."""
+        data = self.checkpoints.read_file(path) if self.checkpoints is not None else None
+        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
 
-    def _before(self, path: str, sha256: str) -> bytes | None:
-        """A file as the model knew it, if the last checkpoint has it."""
-        found = self.checkpoints.content(path) if self.checkpoints is not None else None
-        return found if found is not None and hashlib.sha256(found).hexdigest() == sha256 else None
+    def _report(self, error: OrihonError) -> None:
+        self.conversation.notify(f"{error.message} {error.hint}")
 
-    def _tell(self, error: OrihonError) -> None:
-        self.conversation.tell(f"{error.message} {error.hint}")
+
+def group_by_origin(schemas: Iterable[Schema], tools: Toolbox | None = None) -> dict[str, list[Schema]]:
+    """Group tool schemas by origin: `builtin`, `custom` and `mcp`. No server is started for it."""
+    groups: dict[str, list[Schema]] = {"builtin": [], "custom": [], "mcp": []}
+    for schema in schemas:
+        name = name_of(schema)
+        if schema in (UNFOLD, RECALL) or (tools is not None and name in BUILTIN_TOOLS):
+            groups["builtin"].append(schema)
+        else:
+            groups["mcp" if tools is not None and tools.servers.has(name) else "custom"].append(schema)
+    return groups

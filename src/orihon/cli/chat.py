@@ -13,12 +13,9 @@ import click
 
 from orihon.agent.queue import Job
 from orihon.agent.signals import install_handler
-from orihon.chat import book
-from orihon.chat.terminal import typed
-from orihon.chat.terminal.completion import offered
-from orihon.chat.terminal.looking import listed
-from orihon.chat.terminal.plain import Plain
-from orihon.chat.terminal.words import Words
+from orihon.chat import registry
+from orihon.chat.terminal.i18n import Texts, format_listings
+from orihon.chat.terminal.ui import PipeUI
 from orihon.cli import leave
 from orihon.cli.jobs import job, some_options
 from orihon.cli.output import say, say_line
@@ -29,7 +26,7 @@ from orihon.settings.load import load
 from orihon.terminal import language_of
 
 if TYPE_CHECKING:
-    from orihon.chat.terminal.screen import Screen
+    from orihon.chat.terminal.ui_terminal import TerminalUI
 
 
 @click.command()
@@ -71,7 +68,7 @@ def chat(
     """
     if name and resume is not None:
         raise UsageError("A conversation cannot be new and go on.", hint="Give --name or --resume.")
-    words = Words(language_of(os.environ))
+    texts = Texts(language_of(os.environ))
     made = job(options)
     directory = Path(made.workspace)
     settings = load()
@@ -80,45 +77,43 @@ def chat(
     with gate.open_engine() as engine:
         if wants_list:
             engine.trail.looked("tasks", query={"directory": str(directory)})
-            say(listed(engine, directory, words, user=options["user"]))
+            say(format_listings(registry.list_conversations(engine, directory, user=options["user"]), texts))
         elif search is not None:
             _search(engine, search, directory, options["user"])
         elif delete is not None:
-            book.delete(engine, book.find(engine, directory, delete, user=options["user"]).uuid)
+            registry.delete(engine, registry.find(engine, directory, delete, user=options["user"]).uuid)
         else:
-            wished = {"user": options["user"], "mcp": not no_mcp}
-            wished |= {"name": name} if resume is None else {"what": resume}
-            context.exit(_sit(engine, made, words, is_plain=plain, **wished))
+            chosen = {"name": name or resume or "", "user": options["user"], "mcp": not no_mcp}
+            context.exit(_run_session(engine, made, texts, is_plain=plain, is_new=resume is None, **chosen))
 
 
-def _sit(engine: Engine, made: Job, words: Words, *, is_plain: bool, **wished: Any) -> int:
-    """One sitting; its exit code."""
-    from orihon.chat.terminal.opening import begun, resumed  # noqa: PLC0415 - --list needs no agent
-    from orihon.chat.terminal.sitting import warnings_shown  # noqa: PLC0415
+def _run_session(engine: Engine, run: Job, texts: Texts, *, is_plain: bool, is_new: bool, **options: Any) -> int:
+    """Run one session and return its exit code."""
+    from orihon.chat.terminal import commands, session  # noqa: PLC0415 - --list and --search need no agent
 
     install_handler(leave, signal.SIGHUP)
     is_plain = is_plain or not (sys.stdin.isatty() and sys.stdout.isatty())
-    face = Plain(words) if is_plain else _screen(words, Path(made.workspace))
-    open_it = begun if "name" in wished else resumed
-    with warnings_shown(face), open_it(engine, made, face, words, **wished) as sitting:
-        if not isinstance(face, Plain):
-            face.offer = partial(offered, sitting)
-        return sitting.run()
+    ui = PipeUI(texts) if is_plain else _make_terminal_ui(texts, Path(run.workspace))
+    open_session = session.start_session if is_new else session.resume_session
+    with session.show_warnings(ui), open_session(engine, run, ui, texts, **options) as chat:
+        if not isinstance(ui, PipeUI):
+            ui.complete = partial(commands.complete, chat)
+        return commands.run_session(chat)
 
 
-def _screen(words: Words, directory: Path) -> Screen:
+def _make_terminal_ui(texts: Texts, directory: Path) -> TerminalUI:
     try:
-        from orihon.chat.terminal.screen import Screen  # noqa: PLC0415 - pipes do not need the library
+        from orihon.chat.terminal.ui_terminal import TerminalUI, find_history  # noqa: PLC0415 - pipes do not need it
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] != "prompt_toolkit":
             raise
         raise UsageError(
-            "The library prompt_toolkit is needed and not installed.",
+            "The library prompt_toolkit is not installed.",
             hint='Run: pip install "orihon[agent]", or add --plain.',
         ) from error
-    return Screen(words, typed.place(directory, os.environ))
+    return TerminalUI(texts, find_history(directory, os.environ))
 
 
 def _search(engine: Engine, text: str, directory: Path, user: str | None) -> None:
-    for found in book.search(engine, text, directory, user=user):
-        say_line(f"{found.name} [{found.seq}] {found.role}: {found.text}")
+    for hit in registry.search(engine, text, directory, user=user):
+        say_line(f"{hit.name} [{hit.seq}] {hit.role}: {hit.text}")

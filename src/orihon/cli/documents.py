@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from orihon.chat import book, document
+from orihon.chat import document, registry
 from orihon.engine import Engine
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.bring import Brought
@@ -34,7 +34,7 @@ def write_document(authorized: AuthorizedStore, settings: Settings, row: TaskRow
         with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
             paused = msgspec.structs.replace(row, status="paused", activity="")
             TaskCopy(authorized.store, copy, paused).run()
-            with book.resume(Engine(copy, settings), row.uuid) as conversation:
+            with registry.resume(Engine(copy, settings), row.uuid) as conversation:
                 document.write(conversation, path)
 
 

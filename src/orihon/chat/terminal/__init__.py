@@ -1,1 +1,1 @@
-"""`orihon chat`: the terminal of a conversation. What is typed is said, or is a command; all of it is in the log."""
+"""`orihon chat`: the session, its slash commands, and its user interfaces for a terminal and for pipes."""

@@ -1,217 +1,497 @@
-"""The slash commands: one table with name, arguments, help in both languages, what to do, and how Tab goes on.
+"""What the user types: messages and slash commands.
 
-To add one is to add an entry.
+`COMMANDS` is the table of commands. To add one, add a function, a row, and its `help` text in both languages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
-from orihon.chat import book
-from orihon.chat.terminal import looking, saving, sticking, turning
-from orihon.chat.terminal.paths import paths
-from orihon.errors import UsageError
-from orihon.terminal import Language
+from orihon.chat import document, registry
+from orihon.chat.checkpoints import ENABLED, Checkpoint, Checkpoints
+from orihon.chat.conversation import STOPPED
+from orihon.chat.sticky_files import StickyChanges, StickyListing, StickyRow
+from orihon.chat.terminal.i18n import format_listings
+from orihon.chat.terminal.session import ChatSession, defer_interrupt, make_system_prompt
+from orihon.chat.workspace_checkpoints import RestoreResult
+from orihon.errors import LeaseLost, OrihonError, UsageError
+from orihon.terminal import duration
 
-if TYPE_CHECKING:
-    from orihon.chat.terminal.sitting import Chat
-
-Act = Callable[["Chat", str], None]
-Complete = Callable[["Chat", str], Iterable[str]]
+TRANSCRIPT_ENTRIES = 20
+MAX_NAMES = 20  # of files in one line; the others are counted
+MAX_CHECKPOINTS = 50  # in a list
+MAX_COMPLETIONS = 200
+MAX_SCANNED = 5000  # names in one directory
+FORCE = "--force "
+_TANGENT_END = re.compile(r"end(?:\s+(none|tail|summary))?")
+_TANGENT_FROM = re.compile(r"from\s+(\S+)")
+_RESTORE = re.compile(r"(\S+)(?:\s+(--hard))?")
+_DIFF = re.compile(r"(\S+)(?:\s+(\S+))?")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Leave(Exception):
-    """The person wants to go."""
-
-
-def _nothing(_: Chat, __: str) -> Iterable[str]:
-    return ()
+    """The user wants to leave."""
 
 
 class Command(NamedTuple):
-    """One of them; `complete` gives whole arguments, and what does not begin as typed is left out."""
+    """A slash command. `complete` returns full arguments; those that do not match the typed text are left out."""
 
     name: str
     arguments: str
-    help: dict[Language, str]
-    act: Act
-    complete: Complete = _nothing
+    run: Callable[[ChatSession, str], None]
+    complete: Callable[[ChatSession, str], Iterable[str]] = lambda _chat, _text: ()
 
 
-def run(chat: Chat, line: str) -> None:
-    """Carry out what was typed."""
+def run_session(chat: ChatSession) -> int:
+    """Read lines until the user leaves; return the exit code, which in a pipe is that of the last error."""
+    while True:
+        try:
+            run_line(chat, chat.ui.read(chat.meter.format_line()))
+        except KeyboardInterrupt:
+            if not chat.ui.interactive:
+                raise
+            chat.ui.note(chat.texts("how to leave"))
+        except (EOFError, Leave):
+            break
+    chat.ui.note(chat.texts("left", name=chat.conversation.name))
+    return 0 if chat.ui.interactive else chat.exit_code
+
+
+def run_line(chat: ChatSession, line: str) -> None:
+    """Run a command, or send a message."""
+    if not line.strip():
+        return
+    try:
+        if line.startswith("/"):
+            _run_command(chat, line)
+        else:
+            chat.say(line)
+    except LeaseLost:
+        raise  # another process has the conversation now
+    except OrihonError as error:
+        chat.show_error(error)
+
+
+def _run_command(chat: ChatSession, line: str) -> None:
     name, _, argument = line.strip().partition(" ")
-    command = named(name)
+    command = _BY_NAME.get(name)
     if command is None:
-        raise UsageError(chat.words("unknown", name=ascii(name)[1:-1][:40]), hint=chat.words("unknown hint"))
-    command.act(chat, argument.strip())
+        message = chat.texts("unknown command", name=ascii(name)[1:-1][:40])
+        raise UsageError(message, hint=chat.texts("unknown command hint"))
+    command.run(chat, argument.strip())
 
 
-def named(name: str) -> Command | None:
-    """The command of a name such as `/help`."""
-    return next((command for command in COMMANDS if command.name == name), None)
+# completion
 
 
-def completed(chat: Chat, line: str) -> list[str]:
-    """The whole lines that a command could become."""
-    name, space, argument = line.partition(" ")
+def complete(chat: ChatSession, text: str) -> list[tuple[str, int]]:
+    """Return completions of a text, each with the number of characters that it replaces at the end."""
+    if not text.startswith("/"):
+        word = text.rsplit(maxsplit=1)[-1] if text and not text[-1].isspace() else ""
+        return [(path, len(word)) for path in complete_path(word, chat.directory)] if word else []
+    name, space, argument = text.partition(" ")
     if not space:
-        return [command.name for command in COMMANDS if command.name.startswith(name)]
-    command = named(name)
-    found = command.complete(chat, argument) if command is not None else ()
-    return [f"{name} {whole}" for whole in found if whole.startswith(argument)]
+        lines = [command.name for command in COMMANDS if command.name.startswith(name)]
+    else:
+        command = _BY_NAME.get(name)
+        arguments = command.complete(chat, argument) if command is not None else ()
+        lines = [f"{name} {full}" for full in arguments if full.startswith(argument)]
+    return [(line, len(text)) for line in lines]
 
 
-def _help(chat: Chat, argument: str) -> None:
-    wanted = [command for command in COMMANDS if argument.lstrip("/") in {"", command.name[1:]}]
-    heads = [f"{command.name} {command.arguments}".strip() for command in wanted]
-    width = max(map(len, heads), default=0)
-    pairs = zip(heads, wanted, strict=True)
-    chat.face.show("\n".join(f"{head:<{width}}  {command.help[chat.words.language]}" for head, command in pairs))
+def complete_path(text: str, directory: Path) -> list[str]:
+    """Return the paths that begin with a text; hidden files only if the name begins with a dot."""
+    head, slash, tail = text.rpartition("/")
+    try:
+        names = sorted(islice(_scan(directory / Path(head + slash).expanduser(), tail), MAX_COMPLETIONS))
+    except (OSError, ValueError, RuntimeError):  # not a directory, an invalid character, an unknown home
+        return []
+    return [f"{head}{slash}{name}" for name in names]
 
 
-def _quit(_: Chat, __: str) -> NoReturn:
-    raise Leave
+def _scan(directory: Path, prefix: str) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in islice(entries, MAX_SCANNED):
+            matches = entry.name.startswith(prefix) and (prefix.startswith(".") or not entry.name.startswith("."))
+            if matches and entry.name.isprintable():
+                yield f"{entry.name}/" if entry.is_dir() else entry.name
 
 
-def _names(_: Chat, __: str) -> Iterable[str]:
+def _complete_file(chat: ChatSession, text: str) -> Iterable[str]:
+    return complete_path(text, chat.directory)
+
+
+def _complete_name(chat: ChatSession, _: str) -> Iterable[str]:
+    return [listing.name for listing in registry.list_conversations(chat.engine, chat.directory, user=chat.user)]
+
+
+def _complete_command(_: ChatSession, __: str) -> Iterable[str]:
     return [command.name for command in COMMANDS] + [command.name[1:] for command in COMMANDS]
 
 
-def _conversations(chat: Chat, _: str) -> Iterable[str]:
-    return [one.name for one in book.listing(chat.engine, chat.directory, user=chat.user)]
-
-
-def _files(chat: Chat, begun: str) -> Iterable[str]:
-    return paths(begun, chat.directory)
-
-
-def _tangents(chat: Chat, _: str) -> Iterable[str]:
+def _complete_tangent(chat: ChatSession, _: str) -> Iterable[str]:
     ends = ["end", "end none", "end tail", "end summary"] if chat.conversation.is_in_tangent else []
     return [*ends, "from ", "back"]
 
 
-def _models(chat: Chat, _: str) -> Iterable[str]:
+def _complete_model(chat: ChatSession, _: str) -> Iterable[str]:
     llm = chat.setup.settings.llm
     return [f"{name}:{getattr(llm, name).model}" for name in ("openai", "ollama", "lmstudio", "anthropic")]
 
 
+def _complete_checkpoint(chat: ChatSession, _: str) -> Iterable[str]:
+    points = chat.files.checkpoints.list_checkpoints() if chat.files.checkpoints is not None else []
+    tags = [point.tag for point in points]
+    full = [f"{name} {tag}" for name in ("expand", "diff", "restore") for tag in tags]
+    return [*_CHECKPOINT_COMMANDS, *full, *(f"restore {tag} --hard" for tag in tags)]
+
+
+def _complete_context(chat: ChatSession, argument: str) -> Iterable[str]:
+    verb, space, text = argument.partition(" ")
+    if not space:
+        return ["add ", "remove ", "show"]
+    entries = {"add": complete_path(text, chat.directory), "remove": chat.files.sticky.declared}.get(verb, ())
+    return [f"{verb} {entry}" for entry in entries]
+
+
+# commands that show something
+
+
+def _help(chat: ChatSession, argument: str) -> None:
+    commands = [command for command in COMMANDS if argument.lstrip("/") in {"", command.name[1:]}]
+    heads = [f"{command.name} {command.arguments}".strip() for command in commands]
+    width = max(map(len, heads), default=0)
+    rows = zip(heads, commands, strict=True)
+    chat.ui.show("\n".join(f"{head:<{width}}  {chat.texts(f'help {command.name}')}" for head, command in rows))
+
+
+def _usage(chat: ChatSession, _: str) -> None:
+    chat.ui.show("\n".join(chat.meter.format_table()))
+
+
+def _transcript(chat: ChatSession, argument: str) -> None:
+    limit = _parse_number(chat, argument) if argument else TRANSCRIPT_ENTRIES
+    chat.ui.show("\n".join(chat.format_transcript(limit)) or chat.texts("empty"))
+
+
+def _tools(chat: ChatSession, _: str) -> None:
+    texts = chat.texts
+    groups = {
+        texts("mcp tools", server=server) if server else texts("builtin tools"): names
+        for server, names in chat.setup.tools.origins().items()
+    }
+    groups[texts("engine tools")] = sorted(chat.conversation.task.config.ours)
+    chat.ui.show("\n".join(f"{origin}: {', '.join(names)}" for origin, names in groups.items()))
+
+
+def _list(chat: ChatSession, _: str) -> None:
+    listings = registry.list_conversations(chat.engine, chat.directory, user=chat.user)
+    chat.ui.show(format_listings(listings, chat.texts, current=chat.conversation.conversation_id))
+
+
+def _name(chat: ChatSession, _: str) -> None:
+    conversation = chat.conversation
+    chat.ui.show(chat.texts("name", name=conversation.name, uuid=conversation.conversation_id))
+
+
+def _model(chat: ChatSession, argument: str) -> None:
+    if argument:
+        chat.use_model(argument)
+    window = chat.conversation.task.config.context_length
+    chat.ui.show(chat.texts("model", model=chat.model.name, window=window))
+
+
+# commands that change the conversation
+
+
+def _compact(chat: ChatSession, focus: str) -> None:
+    """Summarise older messages; only a model can take a focus into account."""
+    task = chat.conversation.task
+    summariser = task.summariser
+    if focus and summariser is None:
+        task.summariser = chat.model.ask
+    try:
+        compression = task.compact(focus=focus)
+    finally:
+        task.summariser = summariser
+    if compression is None:
+        chat.ui.show(chat.texts("nothing to compact"))
+        return
+    outcome = compression.outcome
+    chat.ui.show(outcome.text)
+    counts = {"messages": compression.messages, "before": outcome.original_tokens, "after": outcome.tokens}
+    chat.ui.note(chat.texts("compacted", **counts))
+
+
+def _undo(chat: ChatSession, _: str) -> None:
+    steps, result = chat.conversation.undoable, None
+    with defer_interrupt():
+        if steps and chat.files.checkpoints is not None:
+            result = chat.files.checkpoints.undo(steps[-1].event)
+        chat.conversation.task.undo()  # raises if there is nothing to undo
+    if result is not None:
+        _show_restored(chat, result)
+    chat.files.reload_tracker()
+    chat.ui.note(chat.texts("undone", what=chat.texts(steps[-1].type)))
+
+
+def _rewind(chat: ChatSession, argument: str) -> None:
+    if argument:
+        seq = _parse_number(chat, argument)
+    else:
+        prompt = chat.conversation.last_prompt
+        if prompt is None:
+            raise UsageError(chat.texts("empty"))
+        seq = prompt.seq - 1
+    chat.conversation.task.rewind(seq)
+    chat.ui.note(chat.texts("rewound", seq=seq))
+    if chat.conversation.task.wants_reply():
+        chat.ui.note(chat.texts("unanswered"))
+
+
+def _clear(chat: ChatSession, _: str) -> None:
+    chat.conversation.clear()
+    chat.ui.note(chat.texts("cleared"))
+
+
+def _tangent(chat: ChatSession, argument: str) -> None:
+    if end := _TANGENT_END.fullmatch(argument):
+        _end_tangent(chat, end[1] or "none")
+    elif start := _TANGENT_FROM.fullmatch(argument):
+        seq = _parse_number(chat, start[1])
+        chat.conversation.enter_tangent(after=seq)
+        chat.ui.note(chat.texts("tangent from", seq=seq))
+    elif argument == "back":
+        if not chat.before_tangent:
+            raise UsageError(chat.texts("no tangent files"), hint=chat.texts("checkpoints off hint"))
+        with defer_interrupt():
+            result = _get_checkpoints(chat).restore_files(chat.before_tangent)
+        _show_restored(chat, result)
+        chat.before_tangent = ""
+        chat.ui.note(chat.texts("files restored"))
+    else:
+        checkpoints = chat.files.checkpoints
+        chat.conversation.enter_tangent(commit=checkpoints.save_files() if checkpoints is not None else "")
+        chat.ui.note(chat.texts("tangent started"))
+        if argument:
+            chat.say(argument)
+
+
+def _end_tangent(chat: ChatSession, keep: str) -> None:
+    conversation, texts, checkpoints = chat.conversation, chat.texts, chat.files.checkpoints
+    seconds, tangents = conversation.tangent_seconds or 0, conversation.tangents
+    conversation.leave_tangent(keep)  # type: ignore[arg-type]  # the pattern allows no other value
+    chat.files.reload_tracker()
+    place = "outer tangent" if conversation.is_in_tangent else "tangent ended"
+    chat.ui.note(texts(place, duration=duration(seconds, texts.language), kept=texts(f"kept {keep}")))
+    if checkpoints is not None:
+        left = tangents[-1]
+        chat.before_tangent, changes = checkpoints.find_tangent_changes(left.event, left.after)
+        if changes:
+            paths = _format_paths([f"{change.status} {change.path}" for change in changes])
+            chat.ui.note(texts("changed in tangent", paths=paths))
+
+
+def _retry(chat: ChatSession, _: str) -> None:
+    newest, task = chat.conversation.newest, chat.conversation.task
+    if newest is not None and newest.role == "assistant" and newest.text.endswith(STOPPED):
+        task.rewind(newest.seq - 1)
+    elif not task.wants_reply():
+        raise UsageError(chat.texts("nothing to answer"))
+    chat.reply("/retry")
+
+
+def _resume(chat: ChatSession, argument: str) -> None:
+    listing = registry.find(chat.engine, chat.directory, argument, user=chat.user)
+    if listing.uuid == chat.conversation.conversation_id:
+        hint = chat.texts("name", name=listing.name, uuid=listing.uuid)
+        raise UsageError(chat.texts("already open"), hint=hint)
+    chat.switch_to(registry.resume(chat.engine, listing.uuid, notify=chat.ui.note))
+
+
+def _save(chat: ChatSession, argument: str) -> None:
+    path = _parse_path(chat, argument)
+    count = document.write(chat.conversation, path, chat.files.export())
+    chat.ui.note(chat.texts("saved", path=path, count=count))
+
+
+def _load(chat: ChatSession, argument: str) -> None:
+    """Continue a saved conversation with the current model and tools."""
+    task, setup, path = chat.conversation.task, chat.setup, _parse_path(chat, argument)
+    options = {name: getattr(task.config, name) for name in ("model", "llm_provider", "context_length")}
+    options |= {"user": task.row.user, "tools": setup.tools.schemas, "system": make_system_prompt(setup, chat.texts)}
+    chat.switch_to(document.read(chat.engine, path, chat.directory, notify=chat.ui.note, **options))
+
+
+def _quit(_: ChatSession, __: str) -> NoReturn:
+    raise Leave
+
+
+def _parse_path(chat: ChatSession, argument: str) -> Path:
+    if not argument:
+        raise UsageError(chat.texts("no file"), hint=chat.texts("no file hint"))
+    return chat.directory / Path(argument).expanduser()
+
+
+def _parse_number(chat: ChatSession, text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise UsageError(chat.texts("not a number", text=ascii(text[:40])), hint=chat.texts("not a number hint"))
+    return int(text)
+
+
+# sticky files
+
+
+def _context(chat: ChatSession, argument: str) -> None:
+    verb, _, path = argument.partition(" ")
+    path, sticky = path.strip(), chat.files.sticky
+    if verb in {"", "show"} and not path:
+        _show_sticky(chat, sticky.refresh().listing)
+    elif verb == "add" and path:
+        _show_sticky_changes(chat, sticky.add(path.removeprefix(FORCE).strip(), force=path.startswith(FORCE)))
+    elif verb == "remove" and path:
+        _show_sticky_changes(chat, sticky.remove(path))
+    else:
+        raise UsageError(chat.texts("context usage"), hint=chat.texts("context usage hint"))
+
+
+def _show_sticky_changes(chat: ChatSession, changes: StickyChanges) -> None:
+    for text, paths in (("sticky added", changes.added), ("sticky removed", changes.removed)):
+        if paths:
+            chat.ui.note(chat.texts(text, files=", ".join(paths)))
+    _show_sticky(chat, changes.listing)
+
+
+def _show_sticky(chat: ChatSession, listing: StickyListing) -> None:
+    percent = round(100 * listing.tokens / listing.max_tokens)
+    head = chat.texts("sticky", tokens=listing.tokens, max_tokens=listing.max_tokens, percent=percent)
+    chat.ui.show("\n".join([head, *map(_format_sticky_row, listing.rows)]))
+
+
+def _format_sticky_row(row: StickyRow) -> str:
+    size = f"{row.tokens:>9,}  {100 * row.share:>4.1f} %" if row.shown else f"{'—':>9}  {'':>6}"
+    return f"  {size}  {row.path}" + (f": {row.note}" if row.note else "")
+
+
+# checkpoints
+
+
+def _checkpoint(chat: ChatSession, argument: str) -> None:
+    name, _, rest = argument.partition(" ")
+    run = _CHECKPOINT_COMMANDS.get(name)
+    if run is not None:
+        run(chat, rest.strip())
+    else:
+        point = _get_checkpoints(chat).take(argument)
+        chat.ui.note(chat.texts("checkpoint", tag=point.tag, label=point.label))
+
+
+def _get_checkpoints(chat: ChatSession) -> Checkpoints:
+    if chat.files.checkpoints is None:
+        raise UsageError(chat.texts("checkpoints off"), hint=chat.texts("checkpoints off hint"))
+    return chat.files.checkpoints
+
+
+def _match_checkpoint(chat: ChatSession, pattern: re.Pattern[str], argument: str) -> re.Match[str]:
+    match = pattern.fullmatch(argument)
+    if match is None:
+        raise UsageError(chat.texts("which checkpoint"), hint=chat.texts("which checkpoint hint"))
+    return match
+
+
+def _list_checkpoints(chat: ChatSession, _: str) -> None:
+    _show_checkpoints(chat, _get_checkpoints(chat).list_checkpoints())
+
+
+def _expand_checkpoint(chat: ChatSession, argument: str) -> None:
+    turn = _match_checkpoint(chat, re.compile(".+"), argument)[0]
+    checkpoints = _get_checkpoints(chat)
+    _show_checkpoints(chat, checkpoints.list_checkpoints(turn) or [checkpoints.find(turn)])
+
+
+def _show_checkpoints(chat: ChatSession, points: Sequence[Checkpoint]) -> None:
+    lines = [
+        chat.texts(
+            "checkpoint row", tag=point.tag, label=point.label, files=point.files,
+            when=point.timestamp[:16].replace("T", " "),
+        )
+        for point in points[-MAX_CHECKPOINTS:]
+    ]  # fmt: skip
+    chat.ui.show("\n".join(lines) or chat.texts("no checkpoints"))
+
+
+def _diff_checkpoint(chat: ChatSession, argument: str) -> None:
+    match = _match_checkpoint(chat, _DIFF, argument)
+    chat.ui.show(_get_checkpoints(chat).diff(match[1], match[2] or "") or chat.texts("no difference"))
+
+
+def _restore_checkpoint(chat: ChatSession, argument: str) -> None:
+    match = _match_checkpoint(chat, _RESTORE, argument)
+    with defer_interrupt():
+        result = _get_checkpoints(chat).restore(match[1], hard=bool(match[2]))
+    chat.files.reload_tracker()
+    chat.ui.note(chat.texts("restored", tag=match[1]))
+    _show_restored(chat, result)
+
+
+def _clean_checkpoints(chat: ChatSession, _: str) -> None:
+    chat.ui.note(chat.texts("cleaned", count=_get_checkpoints(chat).clean()))
+
+
+def _enable_checkpoints(chat: ChatSession, *, enabled: bool) -> None:
+    chat.conversation.set_notes(**{ENABLED: enabled})
+    chat.files.open_checkpoints()
+    chat.ui.note(chat.texts("checkpoints on" if enabled else "checkpoints off"))
+
+
+def _show_restored(chat: ChatSession, result: RestoreResult) -> None:
+    for text, paths in (("written", result.written), ("removed", result.removed), ("kept files", result.kept)):
+        if paths:
+            chat.ui.note(chat.texts(text, count=len(paths), paths=_format_paths(paths)))
+    for file in result.skipped:
+        chat.ui.note(f"{file.path} {file.reason}")
+
+
+def _format_paths(paths: Sequence[str]) -> str:
+    more = f", … (+{len(paths) - MAX_NAMES})" if len(paths) > MAX_NAMES else ""
+    return ", ".join(ascii(path)[1:-1] if not path.isprintable() else path for path in paths[:MAX_NAMES]) + more
+
+
+_CHECKPOINT_COMMANDS: dict[str, Callable[[ChatSession, str], None]] = {
+    "list": _list_checkpoints,
+    "expand": _expand_checkpoint,
+    "diff": _diff_checkpoint,
+    "restore": _restore_checkpoint,
+    "clean": _clean_checkpoints,
+    "on": lambda chat, _: _enable_checkpoints(chat, enabled=True),
+    "off": lambda chat, _: _enable_checkpoints(chat, enabled=False),
+}
+_CHECKPOINT_ARGUMENTS = "[LABEL] | list | expand N | diff N [M] | restore N [--hard] | clean | on | off"
 COMMANDS: tuple[Command, ...] = (
-    Command(
-        "/help",
-        "[COMMAND]",
-        {"en": "list the commands, or explain one", "ja": "コマンドの一覧や説明を表示"},
-        _help,
-        _names,
-    ),
-    Command(
-        "/compact",
-        "[FOCUS]",
-        {
-            "en": "summarise older messages, show the summary and what it saves; FOCUS says what matters",
-            "ja": "古い部分を要約し、要約と減ったトークンを表示。FOCUS で重視する点を指定",
-        },
-        turning.compact,
-    ),
-    Command(
-        "/tangent",
-        "[QUESTION] | from N | end [none|tail|summary] | back",
-        {
-            "en": "a side conversation: begin, say that it began after message N, leave it, put its files back",
-            "ja": "タンジェント: 始める、メッセージ N の後からとする、何を残して終えるか選ぶ、ファイルを戻す",
-        },
-        turning.tangent,
-        _tangents,
-    ),
-    Command(
-        "/rewind",
-        "[N]",
-        {
-            "en": "go back to just after message N, or to before the last question",
-            "ja": "メッセージ N の直後、または最後の質問の前に戻る",
-        },
-        turning.rewind,
-    ),
-    Command(
-        "/undo",
-        "",
-        {
-            "en": "take back the last compact, rewind, clear or restore",
-            "ja": "最後の要約、巻き戻し、クリア、復元を取り消す",
-        },
-        turning.undo,
-    ),
-    Command(
-        "/checkpoint",
-        "[LABEL] | list | expand N | diff N [M] | restore N [--hard] | clean | on | off",
-        {
-            "en": "the files and the conversation at a moment: take one, look, go back (--hard: newer files go too)",
-            "ja": "ファイルと会話の時点: 作る、見る、戻る (--hard で新しいファイルも消す)",
-        },
-        saving.checkpoint,
-        saving.complete,
-    ),
-    Command(
-        "/retry",
-        "",
-        {"en": "ask for the answer that is missing or was cancelled", "ja": "欠けている、または中止した返答を求める"},
-        turning.retry,
-    ),
-    Command(
-        "/context",
-        "add [--force] PATH | remove PATH | show",
-        {
-            "en": "files whose text is in every window: a path, a pattern or a directory",
-            "ja": "常に見せるファイル: パス、パターン、ディレクトリ",
-        },
-        sticking.context,
-        sticking.offered,
-    ),
-    Command(
-        "/usage",
-        "",
-        {"en": "tokens by source, share of the window, cache, cost", "ja": "トークンの内訳、割合、キャッシュ、費用"},
-        looking.usage,
-    ),
-    Command(
-        "/transcript",
-        "[N]",
-        {"en": "the last N entries, with the numbers of the messages", "ja": "最後の N 件をメッセージ番号付きで表示"},
-        looking.transcript,
-    ),
-    Command(
-        "/model",
-        "[NAME]",
-        {"en": "show the model, or go on with another one", "ja": "モデルを表示、または別のモデルに切り替え"},
-        turning.model,
-        _models,
-    ),
-    Command("/tools", "", {"en": "the tools, by origin", "ja": "ツールを提供元ごとに表示"}, looking.tools),
-    Command("/clear", "", {"en": "begin anew; the log keeps all", "ja": "会話を空にする (記録は残る)"}, turning.clear),
-    Command(
-        "/save", "FILE", {"en": "write the conversation to a file", "ja": "会話をファイルに保存"}, turning.save, _files
-    ),
-    Command(
-        "/load",
-        "FILE",
-        {"en": "go on in a new conversation with what a file holds", "ja": "ファイルの内容を新しい会話で続ける"},
-        turning.load,
-        _files,
-    ),
-    Command(
-        "/list",
-        "",
-        {"en": "the conversations of this directory", "ja": "このディレクトリの会話"},
-        looking.conversations,
-    ),
-    Command(
-        "/resume",
-        "NAME",
-        {"en": "go on in another conversation", "ja": "別の会話を続ける"},
-        turning.resume,
-        _conversations,
-    ),
-    Command("/name", "", {"en": "what this conversation is called", "ja": "この会話の名前"}, looking.name),
-    Command("/quit", "", {"en": "leave; Ctrl-D does the same", "ja": "終了 (Ctrl-D と同じ)"}, _quit),
+    Command("/help", "[COMMAND]", _help, _complete_command),
+    Command("/compact", "[FOCUS]", _compact),
+    Command("/tangent", "[QUESTION] | from N | end [none|tail|summary] | back", _tangent, _complete_tangent),
+    Command("/rewind", "[N]", _rewind),
+    Command("/undo", "", _undo),
+    Command("/checkpoint", _CHECKPOINT_ARGUMENTS, _checkpoint, _complete_checkpoint),
+    Command("/retry", "", _retry),
+    Command("/context", "add [--force] PATH | remove PATH | show", _context, _complete_context),
+    Command("/usage", "", _usage),
+    Command("/transcript", "[N]", _transcript),
+    Command("/model", "[NAME]", _model, _complete_model),
+    Command("/tools", "", _tools),
+    Command("/clear", "", _clear),
+    Command("/save", "FILE", _save, _complete_file),
+    Command("/load", "FILE", _load, _complete_file),
+    Command("/list", "", _list),
+    Command("/resume", "NAME", _resume, _complete_name),
+    Command("/name", "", _name),
+    Command("/quit", "", _quit),
 )
+_BY_NAME = {command.name: command for command in COMMANDS}

@@ -1,15 +1,13 @@
-"""Sticky files of a conversation: which files are meant, what fits, and what is said of those that do not.
+"""Sticky files of a conversation: which files are meant, what fits, and why others are left out.
 
-What seed 004 asks for, and the test that shows it:
-
-| seed 004 | row | test |
+| specification 004 | row | test |
 |---|---|---|
 | §3.2 | `CONTEXT_ENTRY_START_HEADER`, `CONTEXT_ENTRY_END_HEADER` | test_context_entry_markers |
-| §7.1 | the agent's settings begin it | test_context_manager_starts_from_the_settings |
-| §7.1 | the largest size follows the model's window | test_context_manager_size_follows_the_window |
+| §7.1 | initialised from the agent's settings | test_context_manager_starts_from_the_settings |
+| §7.1 | the maximum size follows the model's window | test_context_manager_size_follows_the_window |
 | §7.1 | adding and removing files | test_context_manager_adds_and_removes |
-| §7.1 | how large the context is | test_context_manager_tracks_sizes |
-| §7.1 | the message of the context | test_context_manager_makes_the_message |
+| §7.1 | tracking the size of the context | test_context_manager_tracks_sizes |
+| §7.1 | generating the context message | test_context_manager_makes_the_message |
 | §7.2 | `context_message_length` | test_context_message_length_is_remembered |
 """
 
@@ -21,9 +19,8 @@ import pytest
 
 import orihon
 from orihon.agent.tools.workspace import Workspace
-from orihon.chat import sticky as module
-from orihon.chat import weighing
-from orihon.chat.sticky import StickyFiles
+from orihon.chat import sticky_files
+from orihon.chat.sticky_files import StickyFiles
 from orihon.errors import UsageError
 from orihon.settings.schema import Settings
 
@@ -63,7 +60,7 @@ def write(place, files):
 
 
 def settle(path, age=3600):
-    """As if it had been written a while ago; the clock of the file system is not fine enough for a test's edits."""
+    """Make a file look old; the clock of the file system is too coarse for the edits of a test."""
     found = path.stat()
     os.utime(path, ns=(found.st_mtime_ns - age * 10**9,) * 2)
 
@@ -74,18 +71,18 @@ def git(place, *arguments):
 
 
 def shown(sticky):
-    return [row.path for row in sticky.listing().rows if row.shown]
+    return [row.path for row in sticky.list_files().rows if row.shown]
 
 
 def notes(sticky):
-    return {row.path: row.note for row in sticky.listing().left_out}
+    return {row.path: row.note for row in sticky.list_files().left_out}
 
 
 def head(task):
     return task.window().openai()[1]["content"]
 
 
-# seed 004, row by row
+# specification 004, row by row
 
 
 def test_context_entry_markers(sticky, task, place):
@@ -97,18 +94,18 @@ def test_context_entry_markers(sticky, task, place):
 
 
 def test_context_manager_starts_from_the_settings(sticky, place):
-    """What the settings name is declared at once; what is not there is named, and comes when it comes."""
+    """Files of the settings are declared at once; a missing one is named, and shown when it exists."""
     write(place, {"a.md": "one"})
     sticky.add("a.md", "later.md", force=True)
     assert sticky.declared == ("a.md", "later.md")
-    assert (shown(sticky), notes(sticky)) == (["a.md"], {"later.md": "names no file"})
+    assert (shown(sticky), notes(sticky)) == (["a.md"], {"later.md": "matches no file"})
     write(place, {"later.md": "two"})
     assert sticky.refresh().added == ("later.md",)
 
 
 @pytest.mark.parametrize(("share", "fit"), [(0.25, 1), (0.5, 2), (0.75, 3)])
 def test_context_manager_size_follows_the_window(task, place, share, fit):
-    """A quarter of the window unless more is asked for, and three quarters at most."""
+    """A quarter of the window by default, and three quarters at most."""
     write(place, {f"{name}.md": name * 18_000 for name in "abcd"})
     with Workspace(place) as workspace:
         sticky = StickyFiles(task, workspace, share=share)
@@ -119,13 +116,13 @@ def test_context_manager_size_follows_the_window(task, place, share, fit):
 
 @pytest.mark.parametrize("share", [0, -1, 0.76, 2])
 def test_a_share_that_is_not_allowed_is_refused(task, place, share):
-    """More than three quarters would leave no room to talk."""
+    """More than three quarters would leave no room for messages."""
     with Workspace(place) as workspace, pytest.raises(UsageError, match="of the window"):
         StickyFiles(task, workspace, share=share)
 
 
 def test_context_manager_adds_and_removes(sticky, task, place):
-    """In declared order, each once; and what is removed is gone."""
+    """Files are shown in declared order, each once."""
     write(place, {"b.md": "two", "a.md": "one", "docs/c.md": "three"})
     assert sticky.add("b.md").added == ("b.md",)
     assert sticky.add("docs", "./a.md").added == ("docs/c.md", "a.md")
@@ -146,7 +143,7 @@ def test_context_manager_tracks_sizes(sticky, place):
 
 
 def test_context_manager_makes_the_message(sticky, task, place):
-    """One message of the user's, right after the system prompt."""
+    """One user message, right after the system prompt."""
     write(place, {"a.md": "one", "b.md": "two"})
     sticky.add("*.md")
     task.add("user", "Hello.")
@@ -157,20 +154,20 @@ def test_context_manager_makes_the_message(sticky, task, place):
 
 
 def test_context_message_length_is_remembered(sticky, task, place, monkeypatch):
-    """It is the length of that message, and it is not made again as long as nothing changes."""
+    """It is the length of that message, cached until the files change."""
     write(place, {"a.md": "one"})
     sticky.add("a.md")
     task.add("user", "Hello.")
     assert sticky.length == len(head(task))
-    monkeypatch.setattr(task.history.stickies, "listed", None)  # whoever made it anew would trip over this
+    monkeypatch.setattr(task.history.stickies, "listed", None)  # rendering would fail
     assert sticky.length == len(head(task))
 
 
-# which files are meant
+# matching
 
 
 def test_patterns_directories_and_paths(sticky, place):
-    """A pattern without a slash fits names anywhere, ** fits directories, {} alternatives; a directory is all below."""
+    """A pattern without a slash matches anywhere, ** matches directories, {} alternatives; a directory all below."""
     write(place, {name: name for name in ("a.py", "src/b.py", "src/deep/c.py", "src/d.ts", "src/e.js", "x/f.txt")})
     for given, meant in {
         "*.py": ["a.py", "src/b.py", "src/deep/c.py"],
@@ -188,7 +185,7 @@ def test_patterns_directories_and_paths(sticky, place):
 
 
 def test_odd_names_are_paths_before_they_are_patterns(sticky, place):
-    """A file whose name looks like a pattern can be had by its name."""
+    """A file whose name looks like a pattern can be declared by its name."""
     write(place, {"a[1].md": "one", "a1.md": "other", "b *.md": "two", 'c "d" 日本.md': "three"})
     sticky.add("a[1].md", "b *.md", 'c "d" 日本.md')
     assert shown(sticky) == ["a[1].md", "b *.md", 'c "d" 日本.md']
@@ -196,7 +193,7 @@ def test_odd_names_are_paths_before_they_are_patterns(sticky, place):
 
 @pytest.mark.parametrize("repository", [True, False])
 def test_gitignore_is_respected(sticky, place, repository):
-    """With and without git; but whoever writes the path of an ignored file means it."""
+    """With and without git; an ignored file can be declared by its exact path."""
     write(place, {".gitignore": "*.log\nbuild/\n", "a.md": "a", "b.log": "b", "build/c.md": "c", "sub/d.log": "d"})
     if repository:
         git(place, "init", "-q")
@@ -207,35 +204,35 @@ def test_gitignore_is_respected(sticky, place, repository):
 
 
 def test_a_file_is_counted_once(sticky, place):
-    """However often it is meant, also through a link that stays inside."""
+    """Even if several entries match it, or a link inside the workspace."""
     write(place, {"a.md": "one", "b.md": "two"})
     (place / "link.md").symlink_to("a.md")
     sticky.add("b.md", "link.md", "*.md", ".")
     assert shown(sticky) == ["b.md", "a.md"]
 
 
-def test_files_outside_are_meant_only_by_their_whole_path(sticky, place, tmp_path):
-    """It is said of them; a pattern, a directory or a link does not lead there."""
+def test_files_outside_need_their_absolute_path(sticky, place, tmp_path):
+    """Patterns, directories and links do not match them, and a note says that they are outside."""
     write(tmp_path, {"outside/style.md": "rules", "outside/key.md": "secret"})
     (place / "link.md").symlink_to(tmp_path / "outside" / "key.md")
     (place / "linked").symlink_to(tmp_path / "outside")
     write(place, {"a.md": "one"})
-    with pytest.raises(UsageError, match="is a directory outside of the workspace"):
+    with pytest.raises(UsageError, match="is a directory outside the workspace"):
         sticky.add(str(tmp_path / "outside"))
-    with pytest.raises(UsageError, match="names no file"):
+    with pytest.raises(UsageError, match="matches no file"):
         sticky.add(f"{tmp_path}/outside/*.md")
-    with pytest.raises(UsageError, match=r"goes up with"):
+    with pytest.raises(UsageError, match=r"contains `\.\.`"):
         sticky.add("../outside/style.md")
     sticky.add(".", "link.md", f"{tmp_path}/outside/style.md")
-    rows = {row.path: row for row in sticky.listing().rows}
+    rows = {row.path: row for row in sticky.list_files().rows}
     assert shown(sticky) == ["a.md", f"{tmp_path}/outside/style.md"]
-    assert rows[f"{tmp_path}/outside/style.md"].note == "outside of the workspace"
+    assert rows[f"{tmp_path}/outside/style.md"].note == "outside the workspace"
     assert "outside of the workspace; it goes through a link" in rows["link.md"].note
     assert not any("secret" in str(row) for row in rows.values())
 
 
-def test_home_is_a_place(sticky, place, monkeypatch, tmp_path):
-    """`~/x` is the whole path of a file, and `~` alone is a directory outside."""
+def test_home_directory(sticky, place, monkeypatch, tmp_path):
+    """`~/x` is an absolute path, and `~` is a directory outside the workspace."""
     write(tmp_path, {"home/notes.md": "mine"})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     sticky.add("~/notes.md")
@@ -243,31 +240,31 @@ def test_home_is_a_place(sticky, place, monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="is a directory outside"):
         sticky.add("~")
     monkeypatch.setenv("HOME", str(place))
-    with pytest.raises(UsageError, match="names no file"):
+    with pytest.raises(UsageError, match="matches no file"):
         sticky.add("~/none.md")
 
 
 @pytest.mark.parametrize("given", ["", "  ", "a\0b", "a\nb", "x" * 5000, "/", "C:\\a", "../x", "a/../../x", "\ud800"])
-def test_what_cannot_be_a_path_is_refused(sticky, given):
-    """With a sentence and a way out, and nothing is changed."""
+def test_invalid_paths_are_refused(sticky, given):
+    """With a hint, and without any change."""
     with pytest.raises(UsageError) as caught:
         sticky.add(given, force=True)
     assert caught.value.hint
     assert sticky.declared == ()
 
 
-def test_a_path_that_is_not_there_is_refused_unless_forced(sticky, place):
-    """The hint says both ways out."""
-    with pytest.raises(UsageError, match=r"none\.md names no file") as caught:
+def test_a_missing_path_is_refused_unless_forced(sticky, place):
+    """The hint mentions the workspace and `force`."""
+    with pytest.raises(UsageError, match=r"none\.md matches no file") as caught:
         sticky.add("none.md")
     assert str(place) in caught.value.hint
     assert "force" in caught.value.hint
     sticky.add("none.md", force=True)
-    assert notes(sticky) == {"none.md": "names no file"}
+    assert notes(sticky) == {"none.md": "matches no file"}
 
 
-def test_adding_and_removing_say_what_is_wrong(sticky, place):
-    """Twice the same, something that was never declared, and a file that is there because of a pattern."""
+def test_errors_of_add_and_remove(sticky, place):
+    """Duplicates, entries that were never declared, and files that a pattern matches."""
     write(place, {"a.md": "one", "b.md": "two"})
     sticky.add("*.md")
     with pytest.raises(UsageError, match="is sticky already"):
@@ -281,11 +278,11 @@ def test_adding_and_removing_say_what_is_wrong(sticky, place):
         sticky.add(f"{TOKEN}.md", force=True)
 
 
-# what fits
+# fitting
 
 
 def test_what_does_not_fit_is_named_and_smaller_ones_still_do(sticky, place):
-    """Declared order decides; not the size."""
+    """Declared order decides, not size."""
     write(place, {"1.md": "a" * 8_000, "2.md": "b" * 16_000, "3.md": "c" * 4_000, "4.md": "d" * 7_000})
     sticky.add("1.md", "2.md", "3.md", "4.md")
     assert shown(sticky) == ["1.md", "3.md", "4.md"]
@@ -295,7 +292,7 @@ def test_what_does_not_fit_is_named_and_smaller_ones_still_do(sticky, place):
 
 
 def test_one_bad_file_never_drops_the_others(sticky, task, place, monkeypatch):
-    """Binary, not UTF-8, gone, too large, a pipe, a socket, a directory of git's, a circle of links, unreadable."""
+    """Binary, not UTF-8, missing, too large, a FIFO, a socket, circular links, unreadable."""
     write(place, {"1.md": "one", "z.md": "last", "bin.md": b"a\0b", "latin.md": "caf\xe9".encode("latin-1")})
     write(place, {"huge.md": "x" * 9_000_000, "gone.md": "x", "many.md": "x" * 100_000})
     os.mkfifo(place / "pipe.md")
@@ -304,7 +301,7 @@ def test_one_bad_file_never_drops_the_others(sticky, task, place, monkeypatch):
     listening = socket.socket(socket.AF_UNIX)
     with listening:
         monkeypatch.chdir(place)
-        listening.bind("sock.md")  # the whole path may be too long for a socket
+        listening.bind("sock.md")  # the absolute path may be too long for a socket
         sticky.add("*.md", "/proc/self/mem")
         (place / "gone.md").unlink()
         sticky.add("gone.md", force=True)
@@ -312,50 +309,50 @@ def test_one_bad_file_never_drops_the_others(sticky, task, place, monkeypatch):
         assert shown(sticky) == ["1.md", "z.md"]
         found = notes(sticky)
     assert found["bin.md"] == "is binary"
-    assert found["latin.md"] == "is not UTF-8, from byte 3 on"
+    assert found["latin.md"] == "is not UTF-8 at byte 3"
     assert "9,000,000 bytes, more than can fit" in found["huge.md"]
     assert "bytes, more than can fit" in found["many.md"]
     assert found["pipe.md"] == found["sock.md"] == "is not a regular file"
     assert "too many links" in found["circle.md"]
     assert "no file" in found["dangling.md"]
-    assert found["gone.md"] == "names no file"
+    assert found["gone.md"] == "matches no file"
     assert "Input/output error" in found["/proc/self/mem"]
     task.add("user", "Hello.")
     assert head(task).count(BEGIN) == 2
 
 
 def test_hostile_names_are_shown_in_one_line(sticky, task, place):
-    """In the list and to the model."""
+    """In the list and for the model."""
     write(place, {"a\x1b[31m.md": "x", "b.md": "y"})
     (place / os.fsdecode(b"bad\xff.md")).write_text("z")
     sticky.add(".")
-    assert all(row.path.isprintable() for row in sticky.listing().rows)
+    assert all(row.path.isprintable() for row in sticky.list_files().rows)
     assert "control character" in notes(sticky)["a\\x1b[31m.md"]
     task.add("user", "Hello.")
     assert "[bad�.md]" in head(task)
 
 
 def test_a_large_directory_is_bounded(sticky, place, monkeypatch):
-    """No more than so many files are looked at, and it is said how many are not."""
-    monkeypatch.setattr(weighing, "MAX_FILES", 20)
+    """A limited number of files is checked, and the rest is counted."""
+    monkeypatch.setattr(sticky_files, "MAX_FILES", 20)
     write(place, {f"docs/{number:03}.md": "x" for number in range(50)})
     sticky.add("docs")
     assert len(shown(sticky)) == 20
-    assert notes(sticky) == {"…": "30 more are not looked at; 20 files can be sticky"}
+    assert notes(sticky) == {"…": "30 more files; the limit is 20"}
 
 
 def test_too_many_entries_are_refused(sticky, monkeypatch):
-    """The list of what was declared is bounded as well."""
-    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
+    """The number of entries is limited."""
+    monkeypatch.setattr(sticky_files, "MAX_ENTRIES", 3)
     with pytest.raises(UsageError, match="No more than 3"):
         sticky.add("a", "b", "c", "d", force=True)
 
 
-# what has changed
+# changes
 
 
-def test_only_what_has_changed_is_an_event(sticky, task, place):
-    """Touching a file, or writing the same again, is nothing; another text is."""
+def test_only_changes_write_an_event(sticky, task, place):
+    """Touching a file, or writing the same text again, is not a change."""
     write(place, {"a.md": "one", "b.md": "two"})
     assert sticky.add("*.md")
     events = task.history.view.last_event
@@ -373,7 +370,7 @@ def test_only_what_has_changed_is_an_event(sticky, task, place):
 
 
 def test_an_edit_of_equal_length_at_the_same_time_is_found(sticky, place):
-    """Size and time are the same, the text is not: the moment of the last change of the inode gives it away."""
+    """The change time of the inode reveals it."""
     write(place, {"a.md": "one"})
     before = (place / "a.md").stat()
     sticky.add("a.md")
@@ -385,16 +382,17 @@ def test_an_edit_of_equal_length_at_the_same_time_is_found(sticky, place):
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_file_that_looks_the_same_is_not_read_again(sticky, task, place, monkeypatch, resumed):
-    """What is known of it is in the event, so a resume does not read it either."""
-    monkeypatch.setattr("orihon.chat.finding.JUST_NOW_NS", 0)
+    """The event has its mark, so a resume does not read it either."""
+    monkeypatch.setattr("orihon.chat.workspace_files.RECENT_NS", 0)
     write(place, {"a.md": "one", "large.md": "x" * 50_000})
     sticky.add("*.md")
     if resumed:
         sticky = StickyFiles(task, sticky.workspace)
-        sticky.listing()  # what does not fit is in no event
+        sticky.list_files()  # files that do not fit are not in the event
     read = []
-    text_of = weighing.Look._text
-    monkeypatch.setattr(weighing.Look, "_text", lambda look, file: read.append(file.path) or text_of(look, file))
+    fitting = sticky_files._Fitting
+    read_text = fitting._read_text
+    monkeypatch.setattr(fitting, "_read_text", lambda self, file: read.append(file.path) or read_text(self, file))
     assert not sticky.refresh()
     assert read == []
     write(place, {"a.md": "two"})
@@ -403,7 +401,7 @@ def test_a_file_that_looks_the_same_is_not_read_again(sticky, task, place, monke
 
 
 def test_room_that_becomes_free_is_used(sticky, place):
-    """A file that did not fit is shown as soon as it does."""
+    """A file that did not fit is shown as soon as it fits."""
     write(place, {"a.md": "x" * 12_000, "b.md": "y" * 12_000})
     sticky.add("a.md", "b.md")
     assert shown(sticky) == ["a.md"]
@@ -412,8 +410,8 @@ def test_room_that_becomes_free_is_used(sticky, place):
     assert (changes.changed, changes.added) == (("a.md",), ("b.md",))
 
 
-def test_a_resume_goes_on_with_what_was_declared(tmp_path, place):
-    """The list, its order and its texts; files that changed meanwhile are told."""
+def test_a_resume_keeps_the_declared_entries(tmp_path, place):
+    """The list, its order and its texts; later changes are reported."""
     write(place, {"a.md": "one", "docs/b.md": "two"})
     with orihon.open(str(tmp_path / "contexts"), settings=Settings()) as engine, Workspace(place) as workspace:
         task = engine.start(KEY, inherit=False)
@@ -432,8 +430,8 @@ def test_a_resume_goes_on_with_what_was_declared(tmp_path, place):
         task.close()
 
 
-def test_a_tangent_and_a_checkpoint_bring_the_list_back(sticky, task, place):
-    """What was declared inside is gone outside; and files are told as they are on disk, not as they were."""
+def test_a_tangent_and_a_checkpoint_restore_the_list(sticky, task, place):
+    """Entries of the tangent are gone outside; the files are shown as they are on disk."""
     write(place, {"a.md": "one", "b.md": "two"})
     sticky.add("a.md")
     task.add("user", "Hello.")
@@ -450,19 +448,19 @@ def test_a_tangent_and_a_checkpoint_bring_the_list_back(sticky, task, place):
 
 
 def test_a_clear_keeps_the_list(sticky, task, place):
-    """The files are still in view of whoever starts over."""
+    """The files are still sticky."""
     write(place, {"a.md": "one"})
     sticky.add("a.md")
     task.add("user", "Hello.")
     task.window()
     task.reset()
-    task.add("user", "Anew.")
+    task.add("user", "Again.")
     assert sticky.declared == ("a.md",)
     assert "[a.md]\none" in head(task)
 
 
 def test_no_secret_of_a_file_reaches_the_disk(sticky, task, place, tmp_path):
-    """Also not by a file that a pattern found."""
+    """Not even from a file that a pattern matched."""
     write(place, {"env.md": f"TOKEN={TOKEN}\n", "b.md": "two"})
     sticky.add("*.md")
     assert not sticky.refresh()

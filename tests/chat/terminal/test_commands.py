@@ -1,4 +1,4 @@
-"""Every slash command, as it is typed."""
+"""Every slash command."""
 
 import json
 import re
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import orihon
-from orihon.chat import book
+from orihon.chat import registry
 from orihon.chat.terminal.commands import COMMANDS
+from orihon.chat.terminal.i18n import Texts
 from orihon.settings.schema import McpServer, Settings
 from support.typist import Table, Typist, messages
 
@@ -29,36 +30,37 @@ def table(engine, tmp_path):
 
 
 def test_help_lists_every_command(table):
-    """In the language of the terminal; one alone when it is named."""
+    """In the language of the terminal; only one if it is named."""
     face = table.sit("/help", "/help compact", "/help /undo")
     assert [line.split()[0] for line in face.shown[0].splitlines()] == [command.name for command in COMMANDS]
     assert face.shown[1].startswith("/compact [FOCUS]  summarise")
-    assert face.shown[2].startswith("/undo  take back")
-    table.words = type(table.words)("ja")
-    assert "古い部分を要約" in table.sit("/help", name="another").shown[0]
+    assert face.shown[2].startswith("/undo  revert")
+    table.texts = Texts("ja")
+    assert "古いメッセージを要約" in table.sit("/help", name="another").shown[0]
 
 
-def test_the_table_is_whole(root):
-    """Each has a help in both languages, a name of its own, and a place in the documentation."""
+def test_the_table_is_complete(root):
+    """Each command has help in both languages, a unique name, and is documented."""
     page = (root / "docs" / "chat.md").read_text("utf-8")
     assert [command.name for command in COMMANDS if f"`{command.name}" not in page] == []
-    assert all(set(command.help) == {"en", "ja"} for command in COMMANDS)
+    for language in ("en", "ja"):
+        assert [command.name for command in COMMANDS if f"help {command.name}" not in Texts(language).texts] == []
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
 
 
-def test_one_that_is_not_there(table):
+def test_unknown_commands(table):
     """The name is shown as text."""
     face = table.sit("/nope\x1b[2J now", "/")
     assert [message for message, _ in face.errors] == [
         "There is no command /nope\\x1b[2J.",
         "There is no command /.",
     ]
-    assert "begin with a space" in face.errors[0][1]
+    assert "type a space first" in face.errors[0][1]
 
 
 class TestCompact:
-    def test_it_shows_the_summary_and_what_it_saved(self, table):
-        """/undo takes it back, and the window is what it was."""
+    def test_it_shows_the_summary_and_the_savings(self, table):
+        """/undo reverts it, and the window is the same as before."""
         table.script(*[f"Answer {number}. {LONG}" for number in range(6)])
         windows = []
 
@@ -66,17 +68,17 @@ class TestCompact:
             windows.append(chat.conversation.task.window().openai())
 
         face = table.sit(*[f"Question {number}" for number in range(6)], look, "/compact", look, "/undo", look)
-        saved = next(re.search(r"(\d+) messages are summarised: ([\d,]+) tokens became ([\d,]+)", note) for note in
+        saved = next(re.search(r"(\d+) messages were summarised: ([\d,]+) tokens became ([\d,]+)", note) for note in
                      face.notes if "summarised" in note)  # fmt: skip
         before, after = (int(count.replace(",", "")) for count in saved.groups()[1:])
         assert before > after > 0
         assert face.shown[0]
         assert len(str(windows[1])) < len(str(windows[0]))
         assert windows[2] == windows[0]
-        assert "Taken back: the summary." in face.notes
+        assert "Undone: summary." in face.notes
 
     def test_a_focus_is_for_the_model(self, table):
-        """Which knows what matters; without one, nobody is asked."""
+        """Only a model can take it into account."""
         summary = "- [m3] the apples cost three\n" * 3
         table.script(*[f"Answer {number}. {LONG}" for number in range(6)], summary)
         face = table.sit(*[f"Question {number}" for number in range(6)], "/compact the price of apples")
@@ -84,7 +86,7 @@ class TestCompact:
 
     def test_too_short(self, table):
         table.script("Hello.")
-        assert "nothing to gain" in table.sit("hi", "/compact").shown[0]
+        assert "too short" in table.sit("hi", "/compact").shown[0]
 
 
 class TestTangent:
@@ -93,8 +95,8 @@ class TestTangent:
         [("/tangent end", "nothing", 2), ("/tangent end none", "nothing", 2), ("/tangent end tail", "the last exchange",
          4), ("/tangent end summary", "a summary", 3)],
     )  # fmt: skip
-    def test_it_is_left(self, table, end, kept, left):
-        """With nothing, the last exchange, or a summary; how long it took is said, and the meter shows it."""
+    def test_leaving(self, table, end, kept, left):
+        """With nothing, the last exchange, or a summary; the duration is shown, and the meter shows the tangent."""
         table.script("Main.", "Aside.", "Back.")
         seen = []
 
@@ -108,12 +110,12 @@ class TestTangent:
         assert not face.meters[-1].startswith("[tangent")
         assert face.said[-1] == "Back."
 
-    def test_with_its_question(self, table, engine):
+    def test_with_a_question(self, table, engine):
         table.script("Main.", "Aside.")
         face = table.sit("first", "/tangent from where does it come?", "/tangent end")
         assert messages(engine, face.chat)[2][1] == "from where does it come?"
 
-    def test_decided_afterwards(self, table):
+    def test_started_in_the_past(self, table):
         table.script("Main.", "Aside.")
         face = table.sit("first", "side?", "/tangent from 3", "/tangent end", "/transcript")
         assert face.shown == ["[2] > first\n[3] Main."]
@@ -122,14 +124,14 @@ class TestTangent:
         table.script("In.", "Deeper.")
         face = table.sit("/tangent one?", "/tangent two?", "/tangent end tail", "/tangent end")
         assert face.meters[2].startswith("[tangent 2 · ")
-        assert any("Back in the tangent around it" in note for note in face.notes)
+        assert any("Back in the outer tangent" in note for note in face.notes)
         assert any("Back in the main conversation" in note for note in face.notes)
 
-    def test_wrong_ones(self, table):
+    def test_errors(self, table):
         face = table.sit("/tangent end", "/tangent from x", "/tangent from 99")
         assert [message for message, _ in face.errors] == [
             "No tangent is open.",
-            "'x' is not the number of a message.",
+            "'x' is not a message number.",
             "A tangent cannot have begun after message 99.",
         ]
 
@@ -139,15 +141,15 @@ class TestGoingBack:
         table.script("One.", "Two.", "Three.")
         face = table.sit("a", "b", "/rewind 3", "/transcript", "/undo", "/transcript", "c")
         assert face.shown == ["[2] > a\n[3] One.", "[2] > a\n[3] One.\n[4] > b\n[5] Two."]
-        assert "Taken back: the rewind." in face.notes
+        assert "Undone: rewind." in face.notes
 
     def test_the_last_exchange(self, table):
         table.script("One.", "Two.")
         face = table.sit("/rewind", "a", "b", "/rewind", "/transcript", "/rewind", "/transcript")
-        assert face.errors[0][0] == "Nothing was said yet."
-        assert face.shown == ["[2] > a\n[3] One.", "Nothing was said yet."]
+        assert face.errors[0][0] == "The conversation is empty."
+        assert face.shown == ["[2] > a\n[3] One.", "The conversation is empty."]
 
-    def test_to_a_question_that_is_then_asked_again(self, table):
+    def test_to_a_question_that_is_asked_again(self, table):
         table.script("One.", "Other.")
         face = table.sit("a", "/rewind 2", "/retry", "/transcript")
         assert face.shown == ["[2] > a\n[4] Other."]
@@ -161,33 +163,33 @@ class TestGoingBack:
     def test_clear(self, table):
         table.script("One.", "Two.")
         face = table.sit("a", "/clear", "/transcript", "/undo", "/transcript", "b")
-        assert face.shown == ["Nothing was said yet.", "[2] > a\n[3] One."]
+        assert face.shown == ["The conversation is empty.", "[2] > a\n[3] One."]
 
     def test_nothing_to_undo_or_to_retry(self, table):
         table.script("One.")
         face = table.sit("/undo", "/retry", "a", "/retry")
         assert [message for message, _ in face.errors] == [
             "There is nothing to undo.",
-            *["There is nothing to answer."] * 2,
+            *["No message is waiting for a reply."] * 2,
         ]
 
 
 class TestUsage:
     def test_tokens_by_source_cache_and_cost(self, table):
-        """All that was paid counts, also in a tangent that was thrown away."""
+        """Replies in a discarded tangent count too."""
         usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 400}}
         table.script({"say": "One.", "usage": usage}, {"say": "Two.", "usage": usage})
         face = table.sit("a", "/tangent b", "/tangent end", "/usage", prices=(3.0, 15.0))
         lines = face.shown[0].splitlines()
         assert re.fullmatch(r"Window: [\d,]+ of 128,000 tokens \(\d %\)", lines[0])
         sources = {line.split(maxsplit=1)[1]: int(line.split()[0].replace(",", "")) for line in lines if line[0] == " "}
-        assert {"system", "user", "assistant", "tools", "left for the answer", "free"} == set(sources)
+        assert {"system", "user", "assistant", "tools", "reserved for the reply", "free"} == set(sources)
         assert sum(sources.values()) == pytest.approx(128_000, abs=10)
         assert "Requests: 2 · 2,000 tokens in, 100 out" in lines
         assert "From the provider's cache: 800 (40 %)" in lines
-        assert "Cost: 0.0075, at 3 and 15 for a million tokens in and out" in lines
+        assert "Cost: 0.0075, at 3 per million tokens in and 15 out" in lines
 
-    def test_without_prices_there_is_no_cost(self, table):
+    def test_no_cost_without_prices(self, table):
         table.script("One.")
         assert "Cost" not in table.sit("a", "/usage").shown[0]
 
@@ -201,7 +203,7 @@ class TestUsage:
 
 class TestContext:
     def test_added_shown_and_removed(self, table):
-        """In their order, with sizes, and why one did not fit."""
+        """In declared order, with sizes, and the reason if a file does not fit."""
         (table.place / "a note.md").write_text("Apples cost three.\n" * 20)
         (table.place / "picture.bin").write_bytes(b"\x00\x01" * 50)
         face = table.sit("/context", "/context add a note.md", "/context add picture.bin", "/context show",
@@ -213,8 +215,8 @@ class TestContext:
         assert "In every window from now on: a note.md" in face.notes
         assert "No longer in every window: a note.md" in face.notes
 
-    def test_the_model_sees_them_as_they_are(self, table):
-        """Also what changed since the last question; a resume goes on with them."""
+    def test_the_model_sees_the_current_content(self, table):
+        """Changes since the last question are included; a resume keeps the files."""
         (table.place / "price.md").write_text("Apples cost three.\n")
         table.script("Three.", "Four.", "Five.")
         seen = []
@@ -232,27 +234,27 @@ class TestContext:
         table.sit("today?", look, resume="shop")
         assert "Apples cost five." in seen[2]
 
-    def test_those_of_the_settings_are_there_from_the_start(self, table):
-        """One that cannot be is named, and keeps no other out."""
+    def test_files_of_the_settings(self, table):
+        """An invalid entry is reported and does not affect the others."""
         (table.place / "a.md").write_text("A.\n")
         sticky = orihon.settings.schema.Sticky(files=("../up.md", "a.md", "later.md"))
         table.engine = orihon.Engine(table.engine.store, Settings(sticky=sticky))
         face = table.sit("/context show")
-        assert any("goes up" in note for note in face.notes)
+        assert any("contains `..`" in note for note in face.notes)
         assert "a.md" in face.shown[0]
         assert "later.md" in face.shown[0]
 
-    def test_wrong_ones(self, table):
+    def test_errors(self, table):
         face = table.sit("/context drop x", "/context add", "/context add nothing.md", "/context remove nothing.md")
         assert len(face.errors) == 4
         assert "/context add PATH" in face.errors[0][1]
-        assert "names no file" in face.errors[2][0]
+        assert "matches no file" in face.errors[2][0]
         assert table.sit("/context add --force nothing.md", name="b").errors == []
 
 
 class TestModel:
-    def test_it_is_shown_and_changed(self, table):
-        """And comes back with the conversation when a tangent is left in which it was changed."""
+    def test_showing_and_changing(self, table):
+        """Leaving a tangent restores the model."""
         table.script("Old.", "Old again.")
         other = table.script("New.", name="other.json")
         face = table.sit("/model", "a", "/tangent", f"/model {other}", "b", "/tangent end", "c", "/model")
@@ -260,7 +262,7 @@ class TestModel:
         assert [other in line for line in face.shown] == [False, True, False]
         assert face.shown[0].endswith("with a window of 128,000 tokens.")
 
-    def test_one_that_cannot_be_had(self, table):
+    def test_models_that_cannot_be_opened(self, table):
         table.script("Old.")
         face = table.sit("/model scripted:nothing.json", "/model anthropic:", "a")
         assert "cannot be read" in face.errors[0][0]
@@ -270,18 +272,18 @@ class TestModel:
 
 @pytest.mark.slow
 def test_tools_by_origin(table):
-    """Our own, those of each server, and those that the engine answers."""
-    server = Path(__file__).parent.parent / "support" / "mcp_server.py"
+    """Built-in tools, those of each server, and those of the engine."""
+    server = Path(__file__).parents[2] / "support" / "mcp_server.py"
     section = McpServer(mcp_server_name="demo", command=(sys.executable, str(server)))
     table.engine = orihon.Engine(table.engine.store, Settings(mcp_servers=(section,)))
     lines = table.sit("/tools").shown[0].splitlines()
     assert lines[0] == "Built in: read, write, edit, search, list_files, shell"
     assert lines[1].startswith("MCP server demo: demo_")
-    assert lines[2] == "Answered by Orihon itself: recall, unfold"
+    assert lines[2] == "Answered by Orihon: recall, unfold"
 
 
 class TestConversations:
-    def test_listed_named_and_resumed(self, table, engine):
+    def test_list_name_and_resume(self, table, engine):
         table.script("One.")
         table.sit("a", name="first")
         table.script("Two.")
@@ -291,16 +293,16 @@ class TestConversations:
         assert face.shown[1].startswith("This is 第二 (")
         assert face.shown[2].startswith("This is first (")
         assert face.shown[3] == "[2] > a\n[3] One."
-        assert face.errors[0][0] == "You are in that conversation."
-        assert {one.status for one in book.listing(engine)} == {"paused"}
+        assert face.errors[0][0] == "That conversation is open already."
+        assert {one.status for one in registry.list_conversations(engine)} == {"paused"}
 
-    def test_one_that_is_not_there(self, table):
+    def test_not_found(self, table):
         face = table.sit("/resume nothing", "/name")
         assert "There is no conversation" in face.errors[0][0]
         assert face.shown[0].startswith("This is shop (")
 
-    def test_saved_and_loaded(self, table, engine):
-        """A new conversation that goes on; the other one stays as it was."""
+    def test_save_and_load(self, table, engine):
+        """/load starts a new conversation; the other one stays as it was."""
         table.script("One.", "Two.")
         face = table.sit("a", "/save my talk.json", "/load my talk.json", "b", "/transcript")
         assert json.loads((table.place / "my talk.json").read_text())["format"] == "orihon-conversation"
@@ -308,9 +310,9 @@ class TestConversations:
         assert [re.sub(r"\[\d+\] ", "", line) for line in face.shown[0].splitlines()] == ["> a", "One.", "> b", "Two."]
         roles = [message.role for message in face.chat.conversation.messages()]
         assert roles[0] == "system"
-        assert len(book.listing(engine)) == 2
+        assert len(registry.list_conversations(engine)) == 2
 
-    def test_what_cannot_be_saved_or_loaded(self, table):
+    def test_save_and_load_errors(self, table):
         (table.place / "odd.json").write_text("{")
         table.script("One.")
         face = table.sit("a", "/save", "/save nowhere/x.json", "/load nothing.json", "/load odd.json", "/name")
@@ -318,7 +320,7 @@ class TestConversations:
         assert face.shown[0].startswith("This is shop (")
 
     def test_quit(self, table):
-        assert table.sit("/quit", "never said").code == 0
-        face = Typist("/quit", "never said")
+        assert table.sit("/quit", "not sent").code == 0
+        face = Typist("/quit", "not sent")
         table.sit(face=face, name="b")
-        assert face.lines == ["never said"]
+        assert face.lines == ["not sent"]

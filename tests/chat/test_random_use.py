@@ -1,4 +1,4 @@
-"""Whatever a person does in a conversation: every window keeps the providers' rules, and the log loses nothing."""
+"""Random use of a conversation: every window follows the providers' rules, and the log loses nothing."""
 
 import subprocess
 from contextlib import suppress
@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import orihon
-from orihon.chat import book, document
-from orihon.chat.checkpoints import attached
+from orihon.chat import document, registry
+from orihon.chat.checkpoints import open_checkpoints
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings.schema import Settings
 from orihon.testing.faults import DEEP, fast_place
@@ -47,8 +47,8 @@ STEPS = st.one_of(
 )
 
 
-class Person:
-    """Somebody at the keyboard, who does anything."""
+class RandomUser:
+    """A user who does random things."""
 
     def __init__(self, place):
         self.work = place / "work"
@@ -56,9 +56,9 @@ class Person:
         subprocess.run(["git", "init", "-q", str(self.work)], check=True)
         self.engine = orihon.open(place / "store", settings=Settings())
         options = {"tools": [*TOOLS, SHELL], "context_length": 4000, "reserved_output": 400}
-        self.talk = book.start(self.engine, self.work, name="one", system="You help.", **options)
+        self.talk = registry.start(self.engine, self.work, name="one", system="You help.", **options)
         self.options = options
-        self.checkpoints = attached(self.talk)
+        self.checkpoints = open_checkpoints(self.talk)
         self.files = {}  # at each checkpoint, by its event
         self.writes = self.calls = self.loads = 0
 
@@ -69,7 +69,7 @@ class Person:
     def do(self, step):
         name, *rest = step
         before = self.log()
-        with suppress(UsageError, TangentError, NotFound):  # what makes no sense now is refused, and changes nothing
+        with suppress(UsageError, TangentError, NotFound):  # what is not possible now is refused without effect
             getattr(self, name)(*rest)
         after = self.log(self.talk.conversation_id if name != "save_and_load" else self.former)
         assert after[: len(before)] == before, f"{name} lost something of the log"
@@ -90,7 +90,7 @@ class Person:
         if self.talk.next_message is not None:
             assert self.talk.next_message.strip()
 
-    # what can be done
+    # steps
 
     def say(self, text):
         if self.talk.next_message is not None:
@@ -122,13 +122,13 @@ class Person:
             self.tool(text)
         if self.talk.task.wants_reply():
             self.answer([], text or "Done.")
-        self.taken(self.checkpoints.end_of_turn(prompt))
+        self.taken(self.checkpoints.end_turn(prompt))
 
     def cancel(self, heard):
         self.talk.cancel(heard)
 
     def enter(self):
-        self.talk.enter_tangent(commit=self.checkpoints.opened())
+        self.talk.enter_tangent(commit=self.checkpoints.save_files())
 
     def afterwards(self, share):
         self.talk.enter_tangent(after=int(share * self.talk.task.history.last))
@@ -136,7 +136,7 @@ class Person:
     def leave(self, keep):
         inside = self.talk.tangents[-1:]
         self.talk.leave_tangent(keep)
-        self.checkpoints.changed_inside(inside[0].event, inside[0].after)
+        self.checkpoints.find_tangent_changes(inside[0].event, inside[0].after)
 
     def rewind(self, share):
         self.talk.task.rewind(int(share * self.talk.task.history.last))
@@ -161,7 +161,7 @@ class Person:
         self.talk.task.reconfigure(model=name, context_length=length)
 
     def checkpoint(self):
-        self.taken(self.checkpoints.take("by hand"))
+        self.taken(self.checkpoints.take("manual"))
 
     def taken(self, one):
         self.files[one.event] = self.on_disk()
@@ -191,15 +191,15 @@ class Person:
         path.unlink()
         self.talk.close()
         self.talk = loaded
-        self.checkpoints, self.files = attached(loaded), {}
+        self.checkpoints, self.files = open_checkpoints(loaded), {}
 
     def kill(self):
-        """The process is gone; another one goes on."""
-        waiting = bool(self.talk.task.pending_calls())  # which answers what the engine answers by itself
+        """The process dies, and another one resumes."""
+        waiting = bool(self.talk.task.pending_calls())  # this answers the calls that the engine answers
         shown = self.shown()
         self.talk.task.lease.close()
-        self.talk = book.resume(self.engine, self.talk.conversation_id)
-        self.checkpoints = attached(self.talk)
+        self.talk = registry.resume(self.engine, self.talk.conversation_id)
+        self.checkpoints = open_checkpoints(self.talk)
         if not waiting:
             assert self.shown() == shown
 
@@ -217,12 +217,12 @@ class Person:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(STEPS, min_size=4, max_size=18))
-def test_any_sequence(steps):
-    """Say, answer, tool call, cancel, tangent, rewind, compact, checkpoint, restore, save, load, kill, in any order."""
+def test_random_steps(steps):
+    """Messages, replies, tool calls, cancels, tangents, rewinds, checkpoints, saves and kills in any order."""
     with fast_place() as place:
-        person = Person(place)
+        user = RandomUser(place)
         try:
             for step in steps:
-                person.do(step)
+                user.do(step)
         finally:
-            person.close()
+            user.close()

@@ -1,12 +1,12 @@
-"""Tools by origin, and calls to tools that are gone.
+"""Tools by origin, and calls to tools that no longer exist.
 
-| seed 004 | row | test |
+| specification 004 | row | test |
 |---|---|---|
 | §8.1 | `Builtin` | test_builtin |
 | §8.1 | `Custom` | test_custom |
 | §8.1 | `Mcp` | test_mcp |
-| §8.2 | tools and servers are rebuilt when it runs | test_origins_are_told_without_starting_a_server |
-| §8.2 | it talks to MCP servers, and carries out calls | tests/agent/tools/test_mcp.py |
+| §8.2 | tools and servers are rebuilt at run time | test_no_server_is_started |
+| §8.2 | communication with MCP servers, execution of calls | tests/agent/tools/test_mcp.py |
 """
 
 import sys
@@ -16,20 +16,21 @@ import pytest
 
 import orihon
 from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
-from orihon.chat.origins import by_origin
+from orihon.chat.files import group_by_origin
 from orihon.context.repair import DUMMY
 from orihon.settings.schema import McpServer, Settings
 from orihon.task.config import name_of
 
 KEY = orihon.TaskKey.parse("local/issue/1")
 SERVER = str(Path(__file__).parent.parent / "support" / "mcp_server.py")
+SERVERS = [McpServer(mcp_server_name="calc", command=(sys.executable, SERVER))]
 MINE = {"type": "function", "function": {"name": "deploy", "parameters": {"type": "object", "properties": {}}}}
 
 
-@pytest.fixture
-def box(tmp_path):
-    with Toolbox(tmp_path, servers=[McpServer(mcp_server_name="calc", command=(sys.executable, SERVER))]) as made:
-        yield made
+@pytest.fixture(scope="module")
+def box(tmp_path_factory):
+    with Toolbox(tmp_path_factory.mktemp("box"), servers=SERVERS) as box:
+        yield box
 
 
 def names(schemas):
@@ -38,16 +39,16 @@ def names(schemas):
 
 def sorted_for(box, tools):
     with orihon.open("memory:", settings=Settings()) as engine, engine.start(KEY, tools=tools, inherit=False) as task:
-        return by_origin(task.config.schemas, box)
+        return group_by_origin(task.config.schemas, box)
 
 
 def test_builtin(box):
-    """The tools for files, the shell, and the engine's own."""
+    """The tools for files, the shell, and those of the engine."""
     assert names(sorted_for(box, box.schemas)["builtin"]) == [*BUILTIN_TOOLS, "unfold", "recall"]
 
 
 def test_custom(box):
-    """What the caller brought along; also one that has the name of ours, where there is no box of ours."""
+    """Tools of the caller; without a toolbox, also one with the name of a built-in tool."""
     found = sorted_for(box, [*box.schemas, MINE])
     assert found["custom"] == [MINE]
     theirs = {"type": "function", "function": {"name": "read"}}
@@ -56,22 +57,23 @@ def test_custom(box):
 
 
 def test_mcp(box):
-    """What a server offers, under the name by which the model knows it."""
+    """Tools of a server, under the names that the model uses."""
     found = sorted_for(box, [*box.schemas, MINE])
     assert "calc_add" in names(found["mcp"])
     assert all(name.startswith("calc_") for name in names(found["mcp"]))
     assert [*found] == ["builtin", "custom", "mcp"]
 
 
-def test_origins_are_told_without_starting_a_server(box):
-    """After a resume the tools are known by the task; a server is started when one of its tools is called."""
+def test_no_server_is_started(tmp_path):
+    """After a resume the task knows its tools; a server starts when one of its tools is called."""
     schemas = [MINE, {"type": "function", "function": {"name": "calc_add"}}]
-    assert names(by_origin(schemas, box)["mcp"]) == ["calc_add"]
-    assert box.servers._hub is None
+    with Toolbox(tmp_path, servers=SERVERS) as box:
+        assert names(group_by_origin(schemas, box)["mcp"]) == ["calc_add"]
+        assert box.servers._hub is None
 
 
-def test_a_history_whose_tools_are_gone_can_be_sent(tmp_path):
-    """The tools of a server that was removed are `dummy` in the window, the log keeps their names, and it is stable."""
+def test_a_history_with_calls_of_removed_tools_can_be_sent(tmp_path):
+    """Removed tools are named `dummy` in the window; the log keeps their names, and the prefix is stable."""
     with (
         orihon.open(str(tmp_path / "contexts"), settings=Settings()) as engine,
         engine.start(KEY, tools=[MINE], inherit=False) as task,
@@ -92,8 +94,8 @@ def test_a_history_whose_tools_are_gone_can_be_sent(tmp_path):
         assert task.window().openai()[: len(before)] == before
 
 
-def test_a_caller_who_keeps_the_tools_to_himself_is_left_alone():
-    """Where the task was told of no tools, nobody can say that one is gone."""
+def test_a_task_without_declared_tools_keeps_all_names():
+    """Without declared tools it is unknown which ones were removed."""
     with orihon.open("memory:", settings=Settings()) as engine, engine.start(KEY, inherit=False) as task:
         task.add("user", "Go.")
         task.add("assistant", "", tool_calls=[{"id": "1", "name": "mine", "arguments": "{}"}])
