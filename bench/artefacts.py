@@ -28,7 +28,7 @@ import orihon
 from orihon.cli import main
 from orihon.engine import Engine
 from orihon.ops.export import FORMATS
-from orihon.ops.formats.origin import FIELD
+from orihon.ops.formats.original import FIELD
 from orihon.records import Metadata
 from orihon.settings.schema import Settings
 from orihon.task.task import Task

@@ -21,10 +21,10 @@ from orihon.context.wire import anthropic, gemini, openai, responses
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.blobs import load_blobs
-from orihon.ops.bring import Brought, bring, told_again
-from orihon.ops.formats import format_of
-from orihon.ops.formats.origin import rebuilt
-from orihon.ops.formats.source import SessionFile
+from orihon.ops.formats import detect_format
+from orihon.ops.formats.original import iter_originals, rebuild_value
+from orihon.ops.formats.session_file import SessionFile
+from orihon.ops.import_task import ImportedTask, import_file
 from orihon.records import Message
 from orihon.redaction import mask_value
 from orihon.settings.schema import Settings
@@ -45,7 +45,7 @@ def main() -> None:
     refused: list[str] = []
     for path in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
         try:
-            name = format_of(SessionFile(path))
+            name = detect_format(SessionFile(path))
             figures.setdefault(name, Counter()).update(_figures(path))
         except UsageError as error:
             refused.append(f"{path.relative_to(folder)}: {error.message.replace(str(path), 'it')}")
@@ -54,7 +54,7 @@ def main() -> None:
     for name, counts in figures.items():
         print(f"| {name} | {' | '.join(f'{counts[column]:,}' for column in columns)} |")
     print(f"\n{len(refused)} other files are refused; those of a known agent:")
-    print("\n".join(f"- {sentence}" for sentence in refused if "none of the files" not in sentence))
+    print("\n".join(f"- {sentence}" for sentence in refused if "no format that can be imported" not in sentence))
     if any(counts["equal"] != counts["files"] or counts["invalid windows"] for counts in figures.values()):
         sys.exit(1)
 
@@ -62,7 +62,7 @@ def main() -> None:
 def _figures(path: Path) -> dict[str, int]:
     with open_store("memory:") as store:
         began = time.perf_counter()
-        brought = bring(AuthorizedStore(store, Principal("bench"), command="bench"), Settings(), path)
+        brought = import_file(AuthorizedStore(store, Principal("bench"), command="bench"), Settings(), path)
         ms = (time.perf_counter() - began) * 1000
         windows = [invalid for task in brought for invalid in _invalid(store, task)]
         return {
@@ -77,14 +77,16 @@ def _figures(path: Path) -> dict[str, int]:
         }
 
 
-def _is_equal(store: Store, path: Path, brought: list[Brought]) -> bool:
+def _is_equal(store: Store, path: Path, brought: list[ImportedTask]) -> bool:
     file = SessionFile(path)
-    said: Any = file.document if file.is_document else rebuilt(([at], value) for at, value in file.lines())
-    records = sorted((found for task in brought for found in told_again(store, task.uuid)), key=lambda found: found[0])
-    return bool(rebuilt(iter(records)) == mask_value(codec.clean_value(said)))
+    said: Any = file.document if file.is_document else rebuild_value(([at], value) for at, value in file.lines())
+    records = sorted(
+        (found for task in brought for found in iter_originals(store, task.uuid)), key=lambda found: found[0]
+    )
+    return bool(rebuild_value(iter(records)) == mask_value(codec.clean_value(said)))
 
 
-def _invalid(store: Store, task: Brought) -> Iterator[bool]:
+def _invalid(store: Store, task: ImportedTask) -> Iterator[bool]:
     """For every prefix, whether a provider would refuse it."""
     log = [load_blobs(store, task.uuid, message) for message in store.read(task.uuid, Message)]
     for length in range(1, len(log) + 1):

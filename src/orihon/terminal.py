@@ -21,6 +21,7 @@ SIZES = (86_400, 3_600, 60, 1)
 WIDE = ("W", "F")
 MORE = "…"
 MARKS = 4  # a line with more characters than so many to a column is cut anyway
+CONTROL_PICTURES = 0x2400  # U+2400 is the picture of U+0000
 NO_COLUMN = frozenset(("Mn", "Me", "Cf"))
 
 HOSTILE = (
@@ -32,6 +33,7 @@ HOSTILE = (
     "\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\U000f0000-\U0010ffff"  # halves of characters, private ones, none
 )
 _HOSTILE = re.compile(f"[{HOSTILE}]")
+_PAGE_HOSTILE = re.compile(f"(?![\u200c\u200d])[{HOSTILE}]")
 _JOINER, _EMOJI = "\u200d", re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 _BLANKS = str.maketrans("\n\t", "  ")
 
@@ -65,6 +67,19 @@ def _shown(found: re.Match[str]) -> str:
 def _joins_emoji(found: re.Match[str]) -> bool:
     around = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
     return all(_EMOJI.match(one) for one in around)
+
+
+def escape_page_text(text: str) -> str:
+    """Return text for a page: characters that would control a terminal or disorder the page are made visible.
+
+    Joiners stay, because a page draws them as intended, in Persian and between emoji.
+    """
+    return _PAGE_HOSTILE.sub(_make_visible, text.replace("\r\n", "\n"))
+
+
+def _make_visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(CONTROL_PICTURES + code) if code < ord(" ") else f"\\u{code:04x}"
 
 
 def flat(text: str) -> str:

@@ -11,13 +11,13 @@ import pytest
 import orihon
 from orihon.chat import registry
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.bring import bring
-from orihon.ops.export import pages
-from orihon.ops.plain import plain
+from orihon.ops.export import export_pieces
+from orihon.ops.import_task import import_file
 from orihon.records import Call, Event, Fold, Message, Part, Summary
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.task.reader import Reader
+from orihon.terminal import escape_page_text
 from orihon.testing.samples import a_message, a_task
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
@@ -98,7 +98,7 @@ class Page(HTMLParser):
 
 def test_html(reader):
     """Every word is there as a word; there is no tag but ours, nothing that runs, and nothing that is fetched."""
-    text = "".join(pages(reader, "html"))
+    text = "".join(export_pieces(reader, "html"))
     page = Page(text)
     assert page.open == []
     known = "html head meta title style body h1 dl dt dd main article header a b time em pre details summary img p"
@@ -110,7 +110,7 @@ def test_html(reader):
     assert "default-src 'none'" in text
     assert "\x1b" not in text
     for number, hostile in enumerate(HOSTILE, 2):
-        assert plain(hostile) in page.articles[f"m{number}"]
+        assert escape_page_text(hostile) in page.articles[f"m{number}"]
     assert "summarised" in page.articles["m2"]
     assert "folded" in page.articles["m5"]
     assert "left out" in page.articles["m7"]
@@ -122,7 +122,7 @@ def test_html(reader):
 
 def test_markdown(reader):
     """A heading is one of ours, and a tag of somebody else's is text."""
-    text = "".join(pages(reader, "markdown"))
+    text = "".join(export_pieces(reader, "markdown"))
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert len(headings) == 1 + 11 + 1
     assert "\x1b" not in text
@@ -132,7 +132,7 @@ def test_markdown(reader):
 
 def test_openai(reader):
     """What is visible, whole, and in the shape that OpenAI takes."""
-    messages = [json.loads(line) for line in "".join(pages(reader, "openai")).splitlines()]
+    messages = [json.loads(line) for line in "".join(export_pieces(reader, "openai")).splitlines()]
     roles = [message["role"] for message in messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user", "assistant", "tool", "user"]
     assert messages[6]["tool_calls"][0]["function"]["arguments"] == json.dumps({"command": HOSTILE[1]})
@@ -142,16 +142,16 @@ def test_openai(reader):
 def test_openai_comes_back(tmp_path, reader):
     """What was written as OpenAI's messages can be imported again."""
     path = tmp_path / "chat.jsonl"
-    path.write_text("".join(pages(reader, "openai")), encoding="utf-8")
+    path.write_text("".join(export_pieces(reader, "openai")), encoding="utf-8")
     with open_store("memory:") as store:
-        (task,) = bring(AuthorizedStore(store, Principal("alice"), command="test"), Settings(), path)
+        (task,) = import_file(AuthorizedStore(store, Principal("alice"), command="test"), Settings(), path)
         assert [message.role for message in store.read(task.uuid, Message)][:3] == ["system", "user", "assistant"]
 
 
 @pytest.mark.parametrize("text", ["plain", "日本語\ttab\nline", "👩\u200d👩\u200d👧"])
 def test_plain_leaves_letters_alone(text):
     """Only what steers a terminal or reorders a line is changed."""
-    assert plain(text) == text
+    assert escape_page_text(text) == text
 
 
 def orihon_command(folder, *arguments, **environ):

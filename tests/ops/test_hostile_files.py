@@ -22,9 +22,9 @@ from orihon.engine import Engine
 from orihon.errors import Corrupt, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.backup import backup, restore
-from orihon.ops.bring import bring
-from orihon.ops.export import FORMATS, pages
+from orihon.ops.export import FORMATS, export_pieces
 from orihon.ops.formats import SESSIONS
+from orihon.ops.import_task import import_file
 from orihon.ops.listing import build_overview
 from orihon.ops.task_file import write_task_file
 from orihon.records import Event
@@ -44,7 +44,7 @@ def desk_of(store):
     return AuthorizedStore(store, ROOT, command="test")
 
 
-def value_of(text):
+def parse_value(text):
     """A sample as one value: a document, or a list of its lines."""
     try:
         return json.loads(text), True
@@ -63,7 +63,7 @@ def taken(path, what, **given):
     """Take a file into an empty store and use it; or it is refused, and the store is empty still."""
     with open_store("memory:") as store:
         try:
-            brought = bring(desk_of(store), Settings(), path, **given)
+            brought = import_file(desk_of(store), Settings(), path, **given)
         except OrihonError as error:
             assert error.exit_code in {2, 3}, (what, error)
             assert error.message, what
@@ -80,7 +80,7 @@ def used(store, uuid):
     for act in (
         lambda: build_overview(Reader(store, row)),
         lambda: Reader(store, row).window().openai(),
-        *(lambda name=name: "".join(pages(Reader(store, row), name)) for name in FORMATS),
+        *(lambda name=name: "".join(export_pieces(Reader(store, row), name)) for name in FORMATS),
         lambda: queue.load_job(Engine(store, Settings()), uuid),
         lambda: gone_on(store, uuid),
     ):
@@ -102,7 +102,7 @@ def gone_on(store, uuid):
 def test_session_files(tmp_path, name):
     """Of every agent, recognised by their content and with their format forced."""
     chosen, text, _ = SAMPLES[name]
-    value, is_document = value_of(text)
+    value, is_document = parse_value(text)
     path = tmp_path / "session.jsonl"
     for what, wrong in mutations(value, most=MOST // 3):
         path.write_text(file_of(wrong, is_document=is_document), "utf-8", "surrogatepass")
@@ -114,7 +114,7 @@ def test_session_files(tmp_path, name):
 def test_half_a_character_in_the_arguments(tmp_path, name):
     """A session is imported although the arguments of its calls contain a lone surrogate."""
     _, text, _ = SAMPLES[name]
-    value, is_document = value_of(text)
+    value, is_document = parse_value(text)
     path = tmp_path / "session.jsonl"
     found = [where for where in places(value) if where and where[-1] in {"input", "args", "arguments"}]
     for where in found:
@@ -135,7 +135,7 @@ def test_a_type_that_is_no_text(tmp_path, name, field):
     """A list, a dict, a number or nothing where a reader looks for a word."""
     path = tmp_path / "session.jsonl"
     for sample, (chosen, text, _) in SAMPLES.items():
-        value, is_document = value_of(text)
+        value, is_document = parse_value(text)
         found = [where for where in places(value) if where and where[-1] == field][:2]
         for where in found if chosen == name else []:
             for wrong in ([], {}, [[]], {"a": []}, None, 0):
@@ -164,7 +164,7 @@ def everywhere(value, field, wrong):
 def test_a_field_of_the_wrong_type_in_every_object(tmp_path, name):
     """Also a field that the sample does not have: no reader takes a value for what it should be."""
     chosen, text, _ = SAMPLES[name]
-    value, is_document = value_of(text)
+    value, is_document = parse_value(text)
     path = tmp_path / "session.jsonl"
     for field in FIELDS:
         for wrong in (5, [5, None, {}]):
@@ -249,7 +249,7 @@ def test_a_session_that_was_imported_and_carried_on(tmp_path):
     """What a task keeps of the file that it came from is not believed either, when that file is told again."""
     (tmp_path / "session.jsonl").write_text(SAMPLES["claude"][1])
     with open_store("memory:") as store:
-        (one,) = bring(desk_of(store), Settings(), tmp_path / "session.jsonl")
+        (one,) = import_file(desk_of(store), Settings(), tmp_path / "session.jsonl")
         write_task_file(store, store.row(one.uuid), tmp_path / "whole.orihon")
     plain = gzip.decompress((tmp_path / "whole.orihon").read_bytes()).splitlines()[:-1]
     lines = [json.loads(line) for line in plain]
@@ -274,7 +274,7 @@ def test_a_scale_that_is_none(lines, tmp_path, field, wrong):
         path.write_bytes(packed(changed(lines, where, wrong)))
         with open_store("memory:") as store:
             with pytest.raises(Corrupt, match="cannot be used: Expected"):
-                bring(desk_of(store), Settings(), path)
+                import_file(desk_of(store), Settings(), path)
             assert not list(store.find())
 
 

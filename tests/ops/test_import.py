@@ -9,13 +9,13 @@ from orihon import codec
 from orihon.context.repair import INTERRUPTED
 from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
-from orihon.ops import bring as bringing
+from orihon.ops import import_task
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.blobs import load_blobs
-from orihon.ops.bring import bring, told_again
-from orihon.ops.export import pages
-from orihon.ops.formats.origin import MARK, rebuilt, restored, without
-from orihon.ops.formats.source import SessionFile, value_of
+from orihon.ops.export import export_pieces
+from orihon.ops.formats.original import MARK, extract_texts, insert_texts, iter_originals, rebuild_value
+from orihon.ops.formats.session_file import SessionFile, parse_value
+from orihon.ops.import_task import import_file
 from orihon.ops.task_file import write_task_file
 from orihon.records import Event, Message, Metadata
 from orihon.redaction import mask_value
@@ -53,13 +53,13 @@ def written(tmp_path, text, name="session.jsonl"):
 
 
 def brought(store, tmp_path, text, who=ALICE, **given):
-    return bring(desk_of(store, who), Settings(), written(tmp_path, text), **given)
+    return import_file(desk_of(store, who), Settings(), written(tmp_path, text), **given)
 
 
 def file_again(store, tasks):
     """The whole file, from what the store has of it."""
-    records = [found for task in tasks for found in told_again(store, task.uuid)]
-    return rebuilt(iter(sorted(records, key=lambda found: found[0])))
+    records = [found for task in tasks for found in iter_originals(store, task.uuid)]
+    return rebuild_value(iter(sorted(records, key=lambda found: found[0])))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -70,7 +70,9 @@ def test_every_word_comes_in(tmp_path, store, name):
     assert [task.format for task in tasks] == [kind] * len(roles)
     assert [" ".join(message.role for message in store.read(task.uuid, Message)) for task in tasks] == roles
     file = SessionFile(tmp_path / "session.jsonl")
-    said = file.document if file.is_document else [value_of(line.encode()) for line in text.split("\n") if line.strip()]
+    said = (
+        file.document if file.is_document else [parse_value(line.encode()) for line in text.split("\n") if line.strip()]
+    )
     told = file_again(store, tasks)
     told = [line for line in told if line is not None] if isinstance(told, list) else told
     assert told == mask_value(codec.clean_value(said))
@@ -143,8 +145,8 @@ def test_completed(tmp_path, store):
 
 def test_a_crash_in_the_middle_is_mended_by_the_next_import(tmp_path, store, monkeypatch):
     """What a killed import left behind is taken away and done again."""
-    half = bringing.saying("user", "half")
-    monkeypatch.setattr(bringing._Import, "_fill", lambda _, lease, *__: lease.append(half))
+    half = import_task.make_message("user", "half")
+    monkeypatch.setattr(import_task._SessionImport, "_fill", lambda _, lease, *__: lease.append(half))
     brought(store, tmp_path, OPENAI)
     assert [row.activity for row in store.find()] == ["initializing"]
     monkeypatch.undo()
@@ -153,14 +155,14 @@ def test_a_crash_in_the_middle_is_mended_by_the_next_import(tmp_path, store, mon
 
 
 REFUSED = {
-    "the log of a screen": (CODEX_SCREEN, "log of Codex's terminal"),
-    "nothing": ("", "none of the files"),
-    "text": ("hello\nworld\n", "none of the files"),
-    "other JSON": ('{"a": 1}\n{"b": 2}\n', "none of the files"),
-    "half a document": ('{"messages": [', "none of the files"),
-    "deep": ("[" * 100_000, "none of the files"),
-    "a number": ("1", "none of the files"),
-    "numbers": ("[1, 2]", "none of the files"),
+    "the log of a screen": (CODEX_SCREEN, "terminal log of Codex"),
+    "nothing": ("", "no format that can be imported"),
+    "text": ("hello\nworld\n", "no format that can be imported"),
+    "other JSON": ('{"a": 1}\n{"b": 2}\n', "no format that can be imported"),
+    "half a document": ('{"messages": [', "no format that can be imported"),
+    "deep": ("[" * 100_000, "no format that can be imported"),
+    "a number": ("1", "no format that can be imported"),
+    "numbers": ("[1, 2]", "no format that can be imported"),
     "no message": ('{"type": "summary", "leafUuid": "x", "summary": "s"}\n', "no message"),
 }
 
@@ -174,7 +176,7 @@ def test_refused(tmp_path, store, name):
     assert not list(store.find())
 
 
-@pytest.mark.parametrize("format", bringing.SESSIONS)
+@pytest.mark.parametrize("format", import_task.SESSIONS)
 @pytest.mark.parametrize("name", [*SAMPLES, "text", "other JSON", "numbers", "deep"])
 def test_forced_into_another_format(tmp_path, memory, format, name):
     """A format that is forced on a file that has another gives messages or a sentence, never anything else."""
@@ -199,9 +201,9 @@ def test_forced_into_another_format(tmp_path, memory, format, name):
 )
 def test_marks_can_be_undone(value):
     """Whatever a record looks like, the rest and the messages give it back."""
-    call = bringing.Call(id="c", name="n", arguments=json.dumps({"a": "b" * 100}, separators=(",", ":")))
-    messages = [bringing.saying("assistant", "t" * 100, tool_calls=[call])]
-    assert restored(without(value, messages), messages) == value
+    call = import_task.Call(id="c", name="n", arguments=json.dumps({"a": "b" * 100}, separators=(",", ":")))
+    messages = [import_task.make_message("assistant", "t" * 100, tool_calls=[call])]
+    assert insert_texts(extract_texts(value, messages), messages) == value
 
 
 def test_large_records_live_in_blobs(tmp_path, store):
@@ -219,16 +221,16 @@ def test_portable_for_a_user(tmp_path, memory):
     (bobs,) = brought(memory, tmp_path, OPENAI, BOB)
     path = tmp_path / "task.orihon"
     write_task_file(memory, memory.row(bobs.uuid), path)
-    (hers,) = bring(desk_of(memory), Settings(), path)
+    (hers,) = import_file(desk_of(memory), Settings(), path)
     assert (hers.user, hers.already, hers.messages) == ("alice", False, 5)
     assert hers.uuid != bobs.uuid
     with open_store("memory:") as empty:
-        (elsewhere,) = bring(desk_of(empty), Settings(), path)
+        (elsewhere,) = import_file(desk_of(empty), Settings(), path)
         assert elsewhere == hers
-    (again,) = bring(desk_of(memory), Settings(), path)
+    (again,) = import_file(desk_of(memory), Settings(), path)
     assert again.already
     with open_store("memory:") as empty:
-        (kept,) = bring(desk_of(empty, ROOT), Settings(), path)
+        (kept,) = import_file(desk_of(empty, ROOT), Settings(), path)
         assert (kept.uuid, kept.user) == (bobs.uuid, "bob")
 
 
@@ -247,7 +249,7 @@ def test_out_again_as_it_was(tmp_path, memory, name):
     """`original` writes the file that came in, and that is the same session when it comes in again."""
     kind, text, roles = SAMPLES[name]
     for task, expected in zip(brought(memory, tmp_path, text), roles, strict=True):
-        again = "".join(pages(Reader(memory, memory.row(task.uuid)), "original"))
+        again = "".join(export_pieces(Reader(memory, memory.row(task.uuid)), "original"))
         with open_store("memory:") as other:
             (back,) = brought(other, tmp_path, again, format=kind)
             assert " ".join(message.role for message in other.read(back.uuid, Message)) == expected

@@ -14,10 +14,10 @@ import msgspec
 from orihon.chat import document, registry
 from orihon.engine import Engine
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.bring import Brought
 from orihon.ops.copy import TaskCopy
-from orihon.ops.formats.source import SessionFile
-from orihon.records import Message, TaskRow
+from orihon.ops.formats.session_file import SessionFile
+from orihon.ops.import_task import ImportedTask, count_messages
+from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import disk_errors
@@ -46,7 +46,7 @@ def is_document(path: Path) -> bool:
         return file.read(len(_OPENING)) == _OPENING
 
 
-def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, user: str | None) -> Brought:
+def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, user: str | None) -> ImportedTask:
     """A new conversation in this directory that goes on where the document ends; read twice, it is two."""
     if user not in {None, authorized.principal.user}:
         authorized.require_admin("import a conversation for somebody else")
@@ -57,7 +57,7 @@ def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, u
         conversation.task.event("note", imported=source)
     row = authorized.store.row(conversation.task.uuid)
     authorized.record_access("import", uuid=row.uuid, **source)
-    return Brought(
+    return ImportedTask(
         uuid=row.uuid,
         file=path.name,
         format=NAME,
@@ -65,5 +65,5 @@ def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, u
         task_key=row.task_key,
         user=row.user,
         status=row.status,
-        messages=sum(1 for _ in authorized.store.read(row.uuid, Message)),
+        messages=count_messages(authorized.store, row.uuid),
     )

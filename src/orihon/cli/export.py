@@ -14,7 +14,7 @@ from orihon.cli.output import say, say_json, say_line
 from orihon.cli.progress import Progress, amount
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, open_authorized_store
-from orihon.ops.export import FORMATS, pages
+from orihon.ops.export import FORMATS, export_pieces
 from orihon.ops.progress import ProgressCounter
 from orihon.ops.task_file import write_task_file
 from orihon.settings.load import load
@@ -100,7 +100,7 @@ def _print(authorized: AuthorizedStore, settings: Settings, reader: Reader, form
     if format == "portable" and shown:
         raise UsageError("A portable file is compressed, and no text for a terminal.", hint="Name a file with -o.")
     if format in FORMATS:
-        for piece in pages(reader, format):
+        for piece in export_pieces(reader, format):
             if shown:
                 say(piece, nl=False)
             else:
@@ -127,7 +127,7 @@ def _write(path: Path, reader: Reader, format: str) -> None:
         fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(pages(reader, format))
+                file.writelines(export_pieces(reader, format))
             fresh.replace(path)
         except BaseException:
             fresh.unlink()

@@ -12,7 +12,7 @@ from orihon.cli.output import say_error, say_json, say_line
 from orihon.cli.progress import Progress
 from orihon.errors import OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore, open_authorized_store
-from orihon.ops.bring import FORMATS, Brought, Ending, bring
+from orihon.ops.import_task import FORMATS, FinalStatus, ImportedTask, import_file
 from orihon.ops.progress import ProgressCounter, format_count
 from orihon.settings.load import load
 from orihon.task_key import TaskKey
@@ -44,7 +44,7 @@ def command(
     format: str | None,
     key: str | None,
     user: str | None,
-    status: Ending,
+    status: FinalStatus,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -78,7 +78,7 @@ def command(
                 if format == documents.NAME or (format is None and documents.is_document(Path(file))):
                     brought = [documents.read_document(authorized, settings, Path(file), user)]
                 else:
-                    brought = bring(authorized, settings, Path(file), **given, on_progress=on_progress)  # type: ignore[arg-type]
+                    brought = import_file(authorized, settings, Path(file), **given, on_progress=on_progress)  # type: ignore[arg-type]
             except OrihonError as error:
                 if len(files) == 1:
                     raise
@@ -100,7 +100,7 @@ def _refuse_if_gone(authorized: AuthorizedStore) -> None:
         raise UsageError("A task in memory ends with this command.", hint="Import to a directory or to sqlite:///FILE.")
 
 
-def _line(one: Brought) -> str:
+def _line(one: ImportedTask) -> str:
     what = (
         "was there already" if one.already else f"{format_count(one.messages, 'message')}, {one.kept:,} other records"
     )

@@ -1,32 +1,40 @@
-"""The session files of other agents, in, and the forms that a task can be read in, out.
-
-A format of session files is a module with two functions: `fits(file)`, which knows it by its content, and
-`sessions(file)`, which gives the records of each session with the messages that they make.
-"""
+"""The session files of other agents. A format is a pair of functions: one recognises a file, the other parses it."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from orihon.errors import UsageError
-from orihon.ops.formats import claude, codex, miniswe, openai, openhands, sweagent
-from orihon.ops.formats.source import SessionFile
+from orihon.ops.formats import claude, codex, openai, openhands, swe_agent
+from orihon.ops.formats._common import Parsed
+from orihon.ops.formats.session_file import SessionFile
 
-# the more peculiar ones first: a trajectory of mini-swe-agent is also a document with messages in it
-SESSIONS: dict[str, ModuleType] = {
-    "claude-code": claude,
-    "codex": codex,
-    "mini-swe-agent": miniswe,
-    "swe-agent": sweagent,
-    "openhands": openhands,
-    "openai": openai,
+
+class SessionFormat(NamedTuple):
+    """One format of session files."""
+
+    matches: Callable[[SessionFile], bool]
+    parse: Callable[[SessionFile], Iterator[Iterator[Parsed]]]  # the records of each session
+
+
+# the more specific ones first: a mini-swe-agent trajectory is also a document with messages
+SESSIONS = {
+    "claude-code": SessionFormat(claude.matches, claude.parse),
+    "codex": SessionFormat(codex.matches, codex.parse),
+    "mini-swe-agent": SessionFormat(swe_agent.matches_mini, swe_agent.parse_mini),
+    "swe-agent": SessionFormat(swe_agent.matches, swe_agent.parse),
+    "openhands": SessionFormat(openhands.matches, openhands.parse),
+    "openai": SessionFormat(openai.matches, openai.parse),
 }
 
 
-def format_of(file: SessionFile) -> str:
-    """The name of the format, by the content of the file."""
-    for name, module in SESSIONS.items():
-        if module.fits(file):
+def detect_format(file: SessionFile) -> str:
+    """Return the name of the format, recognised by the content of the file."""
+    for name, session_format in SESSIONS.items():
+        if session_format.matches(file):
             return name
-    sentence = f"{file.path} is none of the files that can be imported."
-    raise UsageError(sentence, hint=f"These can: portable, {', '.join(SESSIONS)}. `--format` forces one of them.")
+    raise UsageError(
+        f"{file.path} has no format that can be imported.",
+        hint=f"These can: portable, {', '.join(SESSIONS)}. `--format` forces one of them.",
+    )

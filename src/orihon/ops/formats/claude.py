@@ -1,9 +1,9 @@
-"""Claude Code's session files (`~/.claude/projects/…/*.jsonl`), and what it prints as `stream-json`.
+"""Claude Code: session files (`~/.claude/projects/…/*.jsonl`) and the output of `--output-format stream-json`.
 
-A line is a record; those of type `user` and `assistant` are the conversation. One reply stands in several records with
-the same `message.id`, one per block; they are one message again. A result of a tool is a message of its own. The
-conversations of sub-agents that stand between, thinking, progress, hooks, snapshots of files and the like are kept and
-not shown to a model. What the agent's own compaction wrote is the user's, as it was for the agent.
+Each line is a record; those of type `user` and `assistant` are the conversation. The records of one reply have the same
+`message.id` and become one message. A tool result becomes a message of its own. Records of sub-agents, thinking,
+progress, hooks, file snapshots and the like are kept and not shown to a model. A summary that Claude Code's own
+compaction wrote is a user message, as it was for the agent.
 """
 
 from __future__ import annotations
@@ -13,99 +13,100 @@ from typing import Any
 
 from orihon.context.replies import reply_of
 from orihon.errors import OrihonError
-from orihon.ops.formats.origin import At, Said
-from orihon.ops.formats.saying import Names, Reply, call_of, content_of, kind_of, saying, text_in, time_of
-from orihon.ops.formats.source import SessionFile
+from orihon.ops.formats._common import (
+    CallNames,
+    Parsed,
+    RecordPath,
+    ReplyBuilder,
+    first_text,
+    make_call,
+    make_message,
+    parse_content,
+    parse_time,
+    record_type,
+)
+from orihon.ops.formats.session_file import SessionFile
 from orihon.records import Message, Usage
 
-_KINDS = frozenset(("user", "assistant", "system", "summary", "result", "progress", "attachment"))
-_SESSION = ("sessionId", "session_id", "leafUuid")
+_TYPES = frozenset(("user", "assistant", "system", "summary", "result", "progress", "attachment"))
+_SESSION_FIELDS = ("sessionId", "session_id", "leafUuid")
 
 
-def fits(file: SessionFile) -> bool:
-    """Whether the lines are those of Claude Code."""
-    lines = [value for value in file.opening if isinstance(value, dict)]
-    kinds = {kind_of(value) for value in lines if any(name in value for name in _SESSION)}
-    return bool(kinds & _KINDS)
+def matches(file: SessionFile) -> bool:
+    """Return whether the lines are those of Claude Code."""
+    records = [value for value in file.opening if isinstance(value, dict)]
+    types = {record_type(value) for value in records if any(name in value for name in _SESSION_FIELDS)}
+    return bool(types & _TYPES)
 
 
-def sessions(file: SessionFile) -> Iterator[Iterator[Said]]:
-    """The one session of the file."""
-    yield _Reader().said(file)
+def parse(file: SessionFile) -> Iterator[Iterator[Parsed]]:
+    """Yield the one session of the file."""
+    yield _Parser().parse(file)
 
 
-class _Reader:
+class _Parser:
     def __init__(self) -> None:
-        self.names = Names()
-        self.aside: bool | None = None  # whether the conversation itself is a sub-agent's
+        self.names = CallNames()
+        self.is_sidechain: bool | None = None  # whether the session itself is that of a sub-agent
 
-    def said(self, file: SessionFile) -> Iterator[Said]:
-        reply = Reply()
+    def parse(self, file: SessionFile) -> Iterator[Parsed]:
+        reply = ReplyBuilder()
         for number, record in file.lines():
-            at: At = [number]
-            message = self._message(record)
+            path: RecordPath = [number]
+            message = self._find_message(record)
             if message is None:
-                yield Said([(at, record)])
+                yield Parsed([(path, record)])
                 continue
-            if kind_of(record) == "assistant":
-                if reply.origin and not reply.id == message.get("id") != "":
-                    yield self._ended(reply)
-                    reply = Reply()
-                _add(reply, at, record, message)
-                continue
-            if reply.origin:
-                yield self._ended(reply)
-                reply = Reply()
-            yield Said([(at, record)], self._of_user(record, message.get("content")))
-        if reply.origin:
-            yield self._ended(reply)
+            is_reply = record_type(record) == "assistant"
+            if reply.records and (not is_reply or not reply.id == message.get("id") != ""):
+                yield reply.build(self.names)
+                reply = ReplyBuilder()
+            if is_reply:
+                _add_to_reply(reply, path, record, message)
+            else:
+                yield Parsed([(path, record)], self._parse_user(record, message.get("content")))
+        if reply.records:
+            yield reply.build(self.names)
 
-    def _message(self, record: Any) -> dict[str, Any] | None:
-        """The message of a record that belongs to the conversation."""
-        if not isinstance(record, dict) or kind_of(record) not in {"user", "assistant"}:
+    def _find_message(self, record: Any) -> dict[str, Any] | None:
+        """Return the message of a record that belongs to the conversation."""
+        if not isinstance(record, dict) or record_type(record) not in {"user", "assistant"}:
             return None
         message = record.get("message")
         if not isinstance(message, dict) or not isinstance(message.get("content"), str | list):
             return None
-        aside = bool(record.get("isSidechain") or record.get("parent_tool_use_id"))
-        self.aside = aside if self.aside is None else self.aside
-        return message if aside == self.aside else None
+        is_sidechain = bool(record.get("isSidechain") or record.get("parent_tool_use_id"))
+        self.is_sidechain = is_sidechain if self.is_sidechain is None else self.is_sidechain
+        return message if is_sidechain == self.is_sidechain else None
 
-    def _ended(self, reply: Reply) -> Said:
-        reply.calls = self.names.add(reply.calls)
-        return reply.said()
-
-    def _of_user(self, record: dict[str, Any], content: Any) -> list[Message]:
-        timestamp = time_of(record.get("timestamp"))
+    def _parse_user(self, record: dict[str, Any], content: Any) -> list[Message]:
+        timestamp = parse_time(record.get("timestamp"))
         blocks = content if isinstance(content, list) else []
-        results = [block for block in blocks if isinstance(block, dict) and kind_of(block) == "tool_result"]
+        results = [block for block in blocks if isinstance(block, dict) and record_type(block) == "tool_result"]
         messages = []
         for block in results:
             call_id = str(block.get("tool_use_id") or "")
-            fields = {"tool_call_id": call_id, "tool_name": self.names.of(call_id), "timestamp": timestamp}
-            failed = bool(block.get("is_error"))
-            messages.append(saying("tool", content_of(block.get("content") or ""), is_error=failed, **fields))
-        rest = content if isinstance(content, str) else [block for block in blocks if block not in results]
-        words = content_of(rest)
-        return [*messages, saying("user", words, timestamp=timestamp)] if words else messages
+            fields = {"tool_call_id": call_id, "tool_name": self.names.tool_name(call_id), "timestamp": timestamp}
+            result = parse_content(block.get("content") or "")
+            messages.append(make_message("tool", result, is_error=bool(block.get("is_error")), **fields))
+        text = parse_content(content if isinstance(content, str) else [item for item in blocks if item not in results])
+        return [*messages, make_message("user", text, timestamp=timestamp)] if text else messages
 
 
-def _add(reply: Reply, at: At, record: dict[str, Any], message: dict[str, Any]) -> None:
-    reply.id = text_in(message, "id")
-    reply.add(at, record, timestamp=time_of(record.get("timestamp")))
+def _add_to_reply(reply: ReplyBuilder, path: RecordPath, record: dict[str, Any], message: dict[str, Any]) -> None:
+    reply.id = first_text(message, "id")
+    reply.add_record(path, record, timestamp=parse_time(record.get("timestamp")))
     content = message["content"]
     for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-        if not isinstance(block, dict):
-            continue
-        if kind_of(block) == "text":
-            reply.text(block.get("text"))
-        elif kind_of(block) == "tool_use":
-            reply.calls.append(call_of(block.get("id"), block.get("name"), block.get("input")))
-    reply.model = text_in(message, "model") or reply.model
-    reply.usage = _usage(message) or reply.usage
+        if record_type(block) == "text":
+            reply.add_text(block.get("text"))
+        elif record_type(block) == "tool_use":
+            reply.calls.append(make_call(block.get("id"), block.get("name"), block.get("input")))
+    reply.model = first_text(message, "model") or reply.model
+    reply.usage = _parse_usage(message) or reply.usage
 
 
-def _usage(message: dict[str, Any]) -> Usage | None:
+def _parse_usage(message: dict[str, Any]) -> Usage | None:
     if not isinstance(message.get("usage"), dict):
         return None
     try:

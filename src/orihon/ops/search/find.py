@@ -14,7 +14,6 @@ from typing import Any
 from msgspec import Struct
 
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.plain import plain
 from orihon.ops.progress import OnProgress
 from orihon.ops.search.fill import fill
 from orihon.ops.search.index import KINDS, Index, digest, remove, unpacked
@@ -22,6 +21,7 @@ from orihon.ops.search.place import index_path, with_index
 from orihon.ops.search.words import Term, match_of, pattern_of, terms_of
 from orihon.records import Status, TaskRow
 from orihon.stores.lookup import row_if_there
+from orihon.terminal import escape_page_text
 
 MOST = 500  # places that are weighed
 WEIGHED_CHARS = 4_000_000  # of all of them together
@@ -142,7 +142,7 @@ def snippet(text: str, at: int) -> str:
     if begin and " " in piece[:20]:
         piece = piece[piece.index(" ") + 1 :]
     before, after = "…" if begin else "", "…" if begin + SNIPPET_CHARS < len(text) else ""
-    return before + " ".join(plain(piece).split()) + after
+    return before + " ".join(escape_page_text(piece).split()) + after
 
 
 def _found(row: TaskRow, places: list[Place]) -> Found:
