@@ -67,7 +67,7 @@ Run ID (completed, 2024-02-01)
 ## Recommendations for Current Processing
 - Finish what was left open: Tell
 - If this fails again: Tell → write a comment
-- Use again what worked: Guard the division → edit_file
+- Reuse what worked: Guard the division → edit_file
 </previous_run>"""
 
 
@@ -182,7 +182,7 @@ def test_version_0_1(store):
         ("inherit_plans", ["Fix the total", "left open"]),
         ("inherit_verifications", ["rounding"]),
         ("inherit_reflections", ["no account", "fails again"]),
-        ("reuse_successful_patterns", ["Use again", "port 25"]),
+        ("reuse_successful_patterns", ["Reuse", "port 25"]),
     ],
 )
 def test_the_switches_hold_for_version_0_1(store, switch, gone):

@@ -114,7 +114,7 @@ def test_parameters_are_chosen_after_reading(engine, world):
     assert (world.root / "cart.py").exists()
     assert not (world.root / "price.py").exists()
     (told,) = prompts(engine, row.uuid, "action")
-    assert 'first idea: {"path": "price.py"}' in told
+    assert 'Parameters (draft): {"path": "price.py"}' in told
 
 
 def test_the_order_of_work(engine, world):
@@ -250,7 +250,7 @@ def test_reflection_every_so_many_actions(world):
         row = run(engine, Brain(world, plan=[plan(*(action(str(number)) for number in range(7)))]))
         assert len(of_kind(engine, row, Reflection)) == 2
         kinds = [text.split()[0] for text in prompts(engine, row.uuid)]
-        assert kinds == ["Plan", *["Action"] * 3, "Look", *["Action"] * 3, "Look", "Action", "Check"]
+        assert kinds == ["Plan", *["Action"] * 3, "Reflect", *["Action"] * 3, "Reflect", "Action", "Verify"]
 
 
 def test_reflection_on_errors(engine, world):
@@ -794,7 +794,7 @@ def test_what_was_learned_is_told(engine, world):
     (told,) = prompts(engine, row.uuid, "plan")
     assert "- Worked: run the tests (run_tests)" in told
     assert "- Failed: mend the price (read_file): no lock file (worked later) → what helped: make clean" in told
-    assert "- Depends on: the price ← the tests" in told
+    assert "- Dependency: the price ← the tests" in told
     assert "- Harder than estimated: the price (medium → high)" in told
     first, second = prompts(engine, row.uuid, "action")
     paint, mend = sorted((first, second), key=len)
@@ -883,10 +883,10 @@ def test_japanese(engine, world):
     row = run(engine, brain, "店の価格計算を直してください。")
     assert row.status == "completed"
     said = prompts(engine, row.uuid)
-    told = ["アクション 1 / 1", "目標: 店を直す", "もう一度答えて", "先へ進む前に", "ユーザーの回答がないため"]
+    told = ["アクション 1 / 1", "目標: 店を直す", "もう一度出力して", "次に進む前に", "ユーザーの回答がないため"]
     for text in (*told, "検証で見つかった問題を解決する: 看板がない"):
         assert any(text in one for one in said), text
-    assert not [one for one in said if "Purpose" in one or "Answer with" in one]
+    assert not [one for one in said if "Purpose" in one or "Answer " in one]
 
 
 def test_compression_while_planning(world):

@@ -106,8 +106,8 @@ Completion Status: 2 of 3 subtasks completed; pending 1
 Success criterion: the tests pass
 Success criterion: nothing is left
 Harder than estimated: Mend the sum (low → medium)
-Depends on: Mend the sum ← Read the code
-Depends on: Write the page ← Mend the sum
+Dependency: Mend the sum ← Read the code
+Dependency: Write the page ← Mend the sum
 # Execution History
 Successful Actions: 2; Failed Actions: 0
 Worked: Read cart.py (read)
@@ -133,8 +133,8 @@ Finish what was left open: Write the page
 Finish what was left open: nothing is left
 Resolve this issue: the page is missing
 If this fails again: Change the loop → patch with more context
-Use again what worked: Read cart.py (read)
-Use again what worked: Change the loop (edit)"""
+Reuse what worked: Read cart.py (read)
+Reuse what worked: Change the loop (edit)"""
 
 
 @pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])

@@ -26,13 +26,13 @@ SCHEMAS = [
     for name in NAMES
 ]
 OPENINGS = {
-    "plan": ("Plan the task", "作業の前に計画"),
+    "plan": ("Plan the task", "作業を始める前に計画"),
     "action": ("Action ", "アクション "),
-    "reflection": ("Look back", "先へ進む前に"),
-    "decision": ("The last action failed", "直前のアクションは失敗"),
-    "revision": ("Change the plan", "計画を変更して"),
-    "verification": ("Check whether", "課題が完了したか"),
-    "again": ("Your answer could not", "その答えは使え"),
+    "reflection": ("Reflect before", "次に進む前に"),
+    "decision": ("The last action failed", "直前のアクションが失敗"),
+    "revision": ("Revise the plan", "計画を修正して"),
+    "verification": ("Verify whether", "タスクが完了したか"),
+    "again": ("Your answer could not", "回答を読み取れ"),
 }
 DONE = 'It is done. {"reflection": {"status": "success"}}'
 FAILED = 'It cannot be done. {"reflection": {"status": "failure", "evaluation": "the port is taken"}}'

@@ -151,7 +151,7 @@ _OLD_ADVICE = {
     "fill": ("verification", "Fill in the placeholder"),
     "remedy": ("reflection", "If this fails again"),
     "avoid": ("reflection", "Avoid what failed"),
-    "reuse": ("pattern", "Use again what worked"),
+    "reuse": ("pattern", "Reuse what worked"),
 }
 
 
