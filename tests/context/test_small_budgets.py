@@ -17,8 +17,8 @@ from orihon.context.summary import Limits, summarise
 from orihon.context.transcript import pieces, transcript
 from orihon.context.tree import Limits as TreeLimits
 from orihon.errors import BudgetTooSmall
-from orihon.inheritance import Previous, block
-from orihon.inheritance.sanitise import Names
+from orihon.inheritance import Previous, render_block
+from orihon.inheritance.names import Names
 from orihon.records import Call, Message, TaskRow
 from orihon.settings.schema import ContextInheritance
 from orihon.tokens import counter
@@ -125,7 +125,7 @@ def test_an_inherited_block(count):
             created_at="",
         )  # fmt: skip
         previous = Previous(row=row, summary=summary, ended="2024-02-01T10:45:12.123456Z", names=Names())
-        made = block(previous, counter=count, max_tokens=tokens, settings=ContextInheritance())
+        made = render_block(previous, counter=count, max_tokens=tokens, settings=ContextInheritance())
         assert made.tokens <= max(0, tokens)
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.inheritance import Previous, block, cap, notice, prepare, read_outline
-from orihon.inheritance.sanitise import Names, names_of, sanitised
+from orihon.inheritance import Previous, max_block_tokens, prepare, read_outline, render_block, render_notice
+from orihon.inheritance.names import Names, collect_names, remove_names
 from orihon.records import TaskRow
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ def previous(summary="It is done.", **names):
 def made(
     summary="It is done.", *, max_tokens=8000, tokens="estimate", language="ja", outlines=(), names=None, **planning
 ):
-    return block(
+    return render_block(
         previous(summary, **(names or {})),
         counter=counter(tokens), max_tokens=max_tokens, language=language, outlines=outlines,
         settings=ContextInheritance(planning=InheritedPlanning(**planning)),
@@ -76,11 +76,11 @@ def test_4_3_1_the_block_names_its_origin():
 
 def test_6_the_notice_is_the_seeds():
     """Word for word."""
-    assert notice(previous()) == (
+    assert render_notice(previous()) == (
         "📋 **過去のコンテキストを引き継ぎました**\n\n- 引き継ぎ元: #0f8fad5b\n- 前回処理日時: 2024-02-01 10:45 UTC\n"
         "- 引き継ぎ内容: 最終要約\n\n過去の処理内容を考慮して、現在の要求に対応します。"
     )
-    assert "#0f8fad5b" in notice(previous(), "en")
+    assert "#0f8fad5b" in render_notice(previous(), "en")
 
 
 def test_10_8_sections_of_a_planned_run():
@@ -131,9 +131,9 @@ def test_10_9_max_previous_plans_counts_runs():
 
 def test_4_2_2_the_cap_is_the_setting_and_a_tenth_of_the_window():
     """The smaller one counts."""
-    assert cap(ContextInheritance(), 128_000) == 8000
-    assert cap(ContextInheritance(), 32_768) == 3276
-    assert cap(ContextInheritance(max_inherited_tokens=500), 32_768) == 500
+    assert max_block_tokens(ContextInheritance(), 128_000) == 8000
+    assert max_block_tokens(ContextInheritance(), 32_768) == 3276
+    assert max_block_tokens(ContextInheritance(max_inherited_tokens=500), 32_768) == 500
 
 
 @pytest.mark.slow
@@ -285,24 +285,25 @@ def test_names_that_are_ordinary_words_leave_the_text_alone(name):
     """They are taken out only where nothing but a name can stand."""
     names = Names(frozenset([name]), frozenset(["localhost"]))
     text = f"Run a test on main as root: the Runner shows me that localhost works; test_main.py, {name}."
-    assert sanitised(text, names) == text
-    assert sanitised(f"/home/{name}/x, cc @{name}, {name}@box", names) == "~/x, cc @[name], [name]@box"
+    assert remove_names(text, names) == text
+    assert remove_names(f"/home/{name}/x, cc @{name}, {name}@box", names) == "~/x, cc @[name], [name]@box"
 
 
 def test_names_are_whole_words():
     """A name inside another word is not a name; in scripts without spaces there are no borders."""
     names = Names(frozenset(["ann", "田中"]), frozenset(["web01"]))
-    assert sanitised("annotate the plan of Ann, ann's and ann_b; web01x web01", names) == (
+    assert remove_names("annotate the plan of Ann, ann's and ann_b; web01x web01", names) == (
         "annotate the plan of [name], [name]'s and ann_b; web01x [host]"
     )
-    assert sanitised("田中さんと相談", names) == "[name]さんと相談"
+    assert remove_names("田中さんと相談", names) == "[name]さんと相談"
 
 
 def test_names_that_were_masked_or_odd_do_no_harm():
     """A user who is a mask, a pattern, or blank is not searched for."""
     names = Names(frozenset(["[EMAIL]", " ", ".*", "alice@example.com"]), frozenset(["10.0.0.1"]))
     assert (
-        sanitised("mail [EMAIL] or alice; 10 files on 10.0.0.1", names) == "mail [EMAIL] or [name]; 10 files on [host]"
+        remove_names("mail [EMAIL] or alice; 10 files on 10.0.0.1", names)
+        == "mail [EMAIL] or [name]; 10 files on [host]"
     )
 
 
@@ -312,7 +313,7 @@ def test_names_that_were_masked_or_odd_do_no_harm():
 def test_the_holder_of_a_lease_is_a_name_too(owner):
     """A run that was never given back names its machine there, as JSON or in words; anything else says nothing."""
     row = msgspec.structs.replace(previous().row, lease_owner=owner, hostname=None, user=None)
-    said = sanitised("on web-33", names_of(MemoryStore(), row))
+    said = remove_names("on web-33", collect_names(MemoryStore(), row))
     assert said == ("on [host]" if owner and ("hostname" in owner or " on " in owner) else "on web-33")
 
 
@@ -335,6 +336,8 @@ def test_ordinary_paths_stay():
     """Only home directories lose a name."""
     names = Names()
     text = "src/home/index.py, https://example.com/home/news, /srv/home, /homes/x"
-    assert sanitised(text, names) == text
-    assert sanitised("It is in /home/zoe. /home/zoeにあります。 /home/田中/x", names) == "It is in ~. ~にあります。 ~/x"
-    assert sanitised('open("/home/zoe/a.py") file:///Users/zoe/b', names) == 'open("~/a.py") file://~/b'
+    assert remove_names(text, names) == text
+    assert (
+        remove_names("It is in /home/zoe. /home/zoeにあります。 /home/田中/x", names) == "It is in ~. ~にあります。 ~/x"
+    )
+    assert remove_names('open("/home/zoe/a.py") file:///Users/zoe/b', names) == 'open("~/a.py") file://~/b'

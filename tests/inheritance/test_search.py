@@ -10,6 +10,7 @@ import pytest
 
 from orihon.errors import Corrupt, StoreUnavailable
 from orihon.inheritance import prepare, search
+from orihon.retry import Backoff
 from orihon.settings.schema import ContextInheritance
 from orihon.stores import open_store
 from orihon.stores.base import Options
@@ -34,8 +35,9 @@ def files(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch):
-    monkeypatch.setattr(sys.modules["orihon.inheritance.search"], "PAUSE_SECONDS", 0)
+def no_pauses(monkeypatch):
+    backoff = Backoff(tries=3, first_seconds=0)
+    monkeypatch.setattr(sys.modules["orihon.inheritance.search"], "BACKOFF", backoff)
 
 
 def found(store, key=KEY, *, user="alice", now=NOW, exclude="", **settings):

@@ -10,7 +10,7 @@ import msgspec
 from orihon.cli.output import say, say_json, say_line
 from orihon.codec import now
 from orihon.context.language import language_of
-from orihon.inheritance import Handoff, Previous, Search, Skipped, cap, from_search, search
+from orihon.inheritance import Handoff, Previous, Search, Skipped, make_handoff, max_block_tokens, search
 from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.records import Message
 from orihon.settings.load import load
@@ -53,7 +53,7 @@ def inherit(
             found, skipped=tuple(one for one in found.skipped if _may_know(authorized, one))
         )
         authorized.record_access("inheritance", key=str(task_key), read=["summary"])
-        made = from_search(
+        made = make_handoff(
             authorized.store,
             found,
             settings=inheriting,
@@ -62,7 +62,7 @@ def inherit(
             language=_language(settings, found.previous),
         )
     if as_json:
-        say_json(_object(task_key, found, made, cap(settings.context_inheritance, length)))
+        say_json(_object(task_key, found, made, max_block_tokens(settings.context_inheritance, length)))
     else:
         _print(task_key, found, made, settings)
         if not authorized.principal.admin and settings.context_inheritance.across_users:

@@ -4,19 +4,19 @@
     outline     what a task's row keeps for later runs: sections of text, and its tools
     block       summary and outlines as one quoted text that fits
     notice      the comment that says so
-    consult     looking things up in that run, on demand
-    prepare     all of it, for the engine
-    sanitise    no credential and no name of a person or a machine gets through
+    handoff     all of it, for the engine
+    lookup      further passages of that run, on demand
+    names       names of people and machines, which are removed
 
-An earlier run is data. It is quoted with its origin, it can never pose as an instruction, and nothing that is wrong
-with it keeps a new task from starting.
+An earlier run is data. It is quoted with its origin and cannot pose as an instruction, and no problem with it keeps a
+new task from starting.
 """
 
-from orihon.inheritance.block import Block, block, cap
-from orihon.inheritance.consult import consult
-from orihon.inheritance.notice import notice
+from orihon.inheritance.block import Block, max_block_tokens, render_block
+from orihon.inheritance.handoff import Handoff, make_handoff, prepare
+from orihon.inheritance.lookup import consult
+from orihon.inheritance.notice import render_notice
 from orihon.inheritance.outline import Outline, Section, make_outline, read_outline
-from orihon.inheritance.prepare import Handoff, from_search, prepare
 from orihon.inheritance.search import Previous, Search, Skipped, may_inherit, search
 
 __all__ = [
@@ -27,14 +27,14 @@ __all__ = [
     "Search",
     "Section",
     "Skipped",
-    "block",
-    "cap",
     "consult",
-    "from_search",
+    "make_handoff",
     "make_outline",
+    "max_block_tokens",
     "may_inherit",
-    "notice",
     "prepare",
     "read_outline",
+    "render_block",
+    "render_notice",
     "search",
 ]

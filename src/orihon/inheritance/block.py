@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from orihon.codec import clean_text
 from orihon.context.transcript import quoted
-from orihon.inheritance.notice import Language, date_of
+from orihon.inheritance.names import Names, remove_names
+from orihon.inheritance.notice import Language, format_end
 from orihon.inheritance.outline import DETAIL, EXECUTION, HISTORY, OUTLINE, RECOMMENDATIONS, TITLES, Outline, Section
-from orihon.inheritance.sanitise import Names, sanitised
 from orihon.inheritance.search import Previous
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.tokens import Counter
@@ -66,12 +66,12 @@ class Block(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-def cap(settings: ContextInheritance, context_length: int) -> int:
+def max_block_tokens(settings: ContextInheritance, context_length: int) -> int:
     """Return how many tokens a block may have in a window of this length."""
     return min(settings.max_inherited_tokens, context_length * SHARE_PERCENT // 100)
 
 
-def block(
+def render_block(
     previous: Previous,
     *,
     counter: Counter,
@@ -95,7 +95,7 @@ def block(
 def neutralise(text: str, names: Names) -> str:
     """Return text of an earlier run as it may be quoted: without names, and without anything that looks like a mark."""
     text = _LINE_ENDS.sub("\n", _UNSEEN.sub("", clean_text(text)))
-    return quoted(_OURS.sub("&lt;", sanitised(text, names)))
+    return quoted(_OURS.sub("&lt;", remove_names(text, names)))
 
 
 def _render_levels(
@@ -162,7 +162,7 @@ class _Builder:
 
     def build(self, summary: str, texts: Texts, left_out: tuple[str, ...] = ()) -> Block | None:
         """Return the block, or None if it is too long."""
-        head = _HEAD[self.language].format(short=self.previous.short, ended=date_of(self.previous))
+        head = _HEAD[self.language].format(short=self.previous.short, ended=format_end(self.previous))
         parts = "\n\n".join([summary, *(f"## {title}\n{text}" for title, text in texts)])
         text = "\n".join([head, _INTRODUCTION[self.language], _OPEN, parts, _CLOSE])
         tokens = self.counter.text(text)

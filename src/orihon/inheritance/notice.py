@@ -1,4 +1,4 @@
-"""The comment that says that a task goes on from an earlier run; the words are those of the specification."""
+"""The comment that says that a task inherits from an earlier run. The Japanese text is that of the specification."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _JA = """\
 
 過去の処理内容を考慮して、現在の要求に対応します。"""
 _EN = """\
-📋 **Context of an earlier run was taken over**
+📋 **Inherited the context of an earlier run**
 
 - From: #{short}
 - Date of that run: {ended}
-- What was taken over: its final summary
+- Inherited: its final summary
 
-The present request is handled with the earlier work in mind."""
+The current request is handled with the earlier work in mind."""
 
 
-def notice(previous: Previous, language: Language = "ja") -> str:
-    """The text of the comment."""
+def render_notice(previous: Previous, language: Language = "ja") -> str:
+    """Return the text of the comment."""
     text = _JA if language == "ja" else _EN
-    return text.format(short=previous.short, ended=date_of(previous))
+    return text.format(short=previous.short, ended=format_end(previous))
 
 
-def date_of(previous: Previous) -> str:
-    """When a run ended, for people: `2024-01-15 10:45 UTC`."""
+def format_end(previous: Previous) -> str:
+    """Return when a run ended, as in `2024-01-15 10:45 UTC`."""
     return f"{previous.ended[:10]} {previous.ended[11:16]} UTC"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from orihon.engine import Engine
 from orihon.errors import LimitReached, ModelError, OrihonError, ToolError, VerificationFailed
 from orihon.inheritance import outline
-from orihon.inheritance.sanitise import Names, names_of
+from orihon.inheritance.names import Names, collect_names
 from orihon.inheritance.search import may_inherit, search
 from orihon.planning import plan_state
 from orihon.planning.digest import TOPIC_KINDS, make_digest
@@ -211,7 +211,7 @@ class PlanningCoordinator:
                 row = store.row(uuid)
                 if may_inherit(self.task.row, row, settings):
                     self.inherited.append(read_run(store, row))
-                    names |= names_of(store, row)
+                    names |= collect_names(store, row)
             except OrihonError:
                 continue  # the run was deleted in the meantime
         allowed = {

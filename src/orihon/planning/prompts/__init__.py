@@ -13,8 +13,8 @@ from typing import Any
 
 from orihon._prompts import read
 from orihon.inheritance.block import neutralise
+from orihon.inheritance.names import Names
 from orihon.inheritance.outline import ToolUse
-from orihon.inheritance.sanitise import Names
 from orihon.planning.digest import describe_all
 from orihon.planning.history import Lesson
 from orihon.planning.i18n import words_in

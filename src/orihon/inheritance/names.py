@@ -1,9 +1,9 @@
-"""What a later run may read of an earlier one: no credential, no name of a person or of a machine.
+"""Names of people and machines, which a later run must not read.
 
 Names are taken from the row and the metadata of the earlier run and replaced where they stand as whole words. A name
-that is an ordinary word (`test`, `main`) or has one or two letters is not replaced in running text: that would hide
-nothing, because everybody writes these words, and it would spoil the text. It is replaced where only a name can stand,
-as in `@name`, `name@host` and `/home/name`. Home directories lose the name whoever it belongs to.
+that is an ordinary word (`test`, `main`) or has one or two letters is not replaced in running text: it would hide
+nothing and make the text unreadable. It is replaced where only a name can stand, as in `@name`, `name@host` and
+`/home/name`. The names of home directories are always removed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from orihon.redaction import has_mask, mask
 from orihon.stores.base import Store
 
 PERSON, MACHINE = "[name]", "[host]"
-SHORTEST = 3  # letters of a name that is replaced wherever it stands
+MIN_NAME_CHARS = 3  # a shorter name is replaced only where nothing but a name can stand
 
-# words that are used as names of accounts and machines, and that texts about software are full of
+# words that are used as names of accounts and machines, and that are common in texts about software
 _ORDINARY = (
     "admin administrator agent anonymous api app apps bot build builder ci cli client cloud code container core data "
     "database default demo deploy dev developer docker github gitlab git guest host home http https job jobs linux "
@@ -33,7 +33,7 @@ _ORDINARY = (
 )
 ORDINARY = frozenset(_ORDINARY.split())
 
-# the name of a directory; a name in Latin letters ends where another script begins, and a full stop ends a sentence
+# the name of a directory; a name in Latin letters ends where another script begins, and before a final full stop
 _OWNER = r"(?:[A-Za-z0-9._-]*[A-Za-z0-9_-]|[^/\s\"'`<>:;,()\[\]{}\\]+)"
 _HOME = re.compile(rf"(?<![\w.~-])(?:/var)?/(?:home|Users)/{_OWNER}")
 _WINDOWS_HOME = re.compile(rf"\b[A-Za-z]:(\\{{1,2}})Users\1{_OWNER}", re.IGNORECASE)
@@ -50,63 +50,63 @@ class Names(Struct, frozen=True):
         return Names(self.people | other.people, self.machines | other.machines)
 
 
-def names_of(store: Store, row: TaskRow) -> Names:
-    """Who ran a task, and where, as far as row and metadata say."""
-    people, machines = {row.user}, {row.hostname, _holder(row.lease_owner)}
+def collect_names(store: Store, row: TaskRow) -> Names:
+    """Return the users and the machines of a task, as its row and its metadata give them."""
+    people, machines = {row.user}, {row.hostname, _find_lease_host(row.lease_owner)}
     try:
         for metadata in store.read(row.uuid, Metadata):
             people.add(metadata.user)
             machines.add(metadata.hostname)
     except (OrihonError, OSError, ValueError):
-        pass  # the row says it too
+        pass  # the row has them too
     return Names(frozenset(filter(None, people)), frozenset(filter(None, machines)))
 
 
-def sanitised(text: str, names: Names) -> str:
-    """The text masked once more, and without names."""
-    text = mask(text)  # addresses too, whatever masking.kinds says: the block names no person
+def remove_names(text: str, names: Names) -> str:
+    """Return the text without names, and masked once more."""
+    text = mask(text)  # mail addresses too, whatever masking.kinds says
     text = _WINDOWS_HOME.sub("~", _HOME.sub("~", text))
-    for pattern, word in _patterns(names):
+    for pattern, word in _compile_patterns(names):
         text = pattern.sub(word, text)
     return text
 
 
-def _holder(lease_owner: str | None) -> str | None:
-    """The machine that a lease names: in JSON, or in words."""
+def _find_lease_host(lease_owner: str | None) -> str | None:
+    """Return the machine that a lease names, in JSON or in a sentence."""
     if lease_owner is None:
         return None
     try:
         owner = decode_json(lease_owner)
     except ValueError:
-        found = _ON.search(lease_owner)
-        return found["hostname"] if found else None
+        match = _ON.search(lease_owner)
+        return match["hostname"] if match else None
     return str(owner["hostname"]) if isinstance(owner, dict) and owner.get("hostname") else None
 
 
 @functools.lru_cache(maxsize=16)
-def _patterns(names: Names) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _compile_patterns(names: Names) -> tuple[tuple[re.Pattern[str], str], ...]:
     machines = {part for name in names.machines for part in _spellings(name, ".")}
     people = {part for name in names.people for part in _spellings(name, "@")}
-    return (*_each(machines, MACHINE), *_each(people, PERSON))
+    return (*_compile_names(machines, MACHINE), *_compile_names(people, PERSON))
 
 
 def _spellings(name: str, border: str) -> Iterator[str]:
-    """A name, and its first part: of `build-7.example.com` also `build-7`, of a mail address what is before the @."""
+    """Yield a name and its first part: `build-7` of `build-7.example.com`, and the part of an address before the @."""
     name = name.strip()
     if not has_mask(name):
         yield name
         first = name.partition(border)[0]
-        if not first.isdecimal():  # of an address in numbers a part says nothing
+        if not first.isdecimal():  # a part of a numeric address is not a name
             yield first
 
 
-def _each(names: set[str], word: str) -> Iterator[tuple[re.Pattern[str], str]]:
-    """The longest first, so that no name is cut by a shorter one."""
-    for name in sorted(filter(None, names), key=lambda one: (-len(one), one)):
+def _compile_names(names: set[str], word: str) -> Iterator[tuple[re.Pattern[str], str]]:
+    """Yield a pattern for each name, the longest first, so that no name is cut by a shorter one."""
+    for name in sorted(filter(None, names), key=lambda name: (-len(name), name)):
         plain = re.escape(name)
-        if not name.isascii():  # scripts without spaces have no borders of words
+        if not name.isascii():  # scripts without spaces have no word borders
             yield re.compile(plain, re.IGNORECASE), word
-        elif len(name) < SHORTEST or name.lower() in ORDINARY:
+        elif len(name) < MIN_NAME_CHARS or name.lower() in ORDINARY:
             yield re.compile(rf"(?<=@){plain}(?![\w.-])|(?<![\w.-]){plain}(?=@)", re.IGNORECASE | re.ASCII), word
         else:
             yield re.compile(rf"(?<![A-Za-z0-9_]){plain}(?![A-Za-z0-9_])", re.IGNORECASE), word

@@ -1,4 +1,4 @@
-"""The handoff of a new task: search for an earlier run, and render its block and its notice."""
+"""The handoff of a new task: the earlier run that was found, its block and its notice."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from orihon.context.language import language_of
-from orihon.inheritance.block import block, cap
-from orihon.inheritance.notice import Language, notice
+from orihon.inheritance.block import max_block_tokens, render_block
+from orihon.inheritance.names import collect_names
+from orihon.inheritance.notice import Language, render_notice
 from orihon.inheritance.outline import Outline, read_outline
-from orihon.inheritance.sanitise import names_of
 from orihon.inheritance.search import Previous, Search, Skipped, search
 from orihon.records import Message, TaskRow
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
@@ -49,14 +49,14 @@ def prepare(
     language: Language | Literal["auto"] = "auto",
     exclude: str = "",
 ) -> Handoff | None:
-    """The handoff for a new task with this key; None when there is nothing to inherit."""
+    """Return the handoff for a new task with this key, or None if there is nothing to inherit."""
     found = search(store, key, settings=settings, user=user, now=now, exclude=exclude)
-    return from_search(
+    return make_handoff(
         store, found, settings=settings, counter=counter, context_length=context_length, language=language
     )
 
 
-def from_search(
+def make_handoff(
     store: Store,
     found: Search,
     *,
@@ -65,36 +65,36 @@ def from_search(
     context_length: int,
     language: Language | Literal["auto"] = "auto",
 ) -> Handoff | None:
-    """The handoff of what a search found."""
+    """Return the handoff for the run that a search found."""
     if found.previous is None:
         return None
-    if language == "auto":  # that of the earlier run: the new one has said nothing yet
-        language = _language_of(found.previous.summary)
+    if language == "auto":  # the language of the earlier run, because the new one has no message yet
+        language = _detect_language(found.previous.summary)
     previous, outlines = _read_outlines(store, found.previous, found.older, settings.planning)
-    max_tokens = cap(settings, context_length)
-    made = block(
+    max_tokens = max_block_tokens(settings, context_length)
+    block = render_block(
         previous,
         counter=counter, max_tokens=max_tokens, settings=settings, language=language, outlines=outlines,
     )  # fmt: skip
-    if not made.text:
+    if not block.text:
         log.warning("[uuid:%s] Nothing of it fits into %d tokens, so nothing is inherited.", previous.short, max_tokens)
         return None
-    log.info("[uuid:%s] Inherited: %d of %d tokens.", previous.short, made.tokens, max_tokens)
+    log.info("[uuid:%s] Inherited: %d of %d tokens.", previous.short, block.tokens, max_tokens)
     return Handoff(
         uuid=previous.uuid,
         completed_at=previous.ended,
-        text=made.text,
-        tokens=made.tokens,
+        text=block.text,
+        tokens=block.tokens,
         max_tokens=max_tokens,
-        notice=notice(previous, language),
-        left_out=made.left_out,
+        notice=render_notice(previous, language),
+        left_out=block.left_out,
         skipped=found.skipped,
     )
 
 
-def _language_of(summary: str) -> Language:
-    said = Message(seq=0, role="assistant", content=summary, timestamp="", tokens=0)
-    return "ja" if language_of([said]) == "ja" else "en"
+def _detect_language(summary: str) -> Language:
+    message = Message(seq=0, role="assistant", content=summary, timestamp="", tokens=0)
+    return "ja" if language_of([message]) == "ja" else "en"
 
 
 def _read_outlines(
@@ -108,5 +108,5 @@ def _read_outlines(
         outline = read_outline(row)
         if outline is not None:
             outlines.append(outline)
-            names |= names_of(store, row)
+            names |= collect_names(store, row)
     return msgspec.structs.replace(previous, names=names), outlines
