@@ -27,9 +27,9 @@ from bench.artefacts import Leak, Needle, Scene
 from orihon.agent import queue
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models.cache import ReplyCache
+from orihon.agent.progress_comment import ProgressComment, Report
 from orihon.agent.sources import open_source
 from orihon.agent.sources.base import Comment
-from orihon.agent.sources.progress import Progress, Report
 from orihon.agent.targets import parse_targets
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat import document, file_tracker, registry
@@ -638,7 +638,7 @@ def request_of_an_issue(scene: Scene, texts: list[str]) -> None:
         source = open_source("local", scene.settings, what=path)
         item = next(iter(source.find()))
         task = scene.task()
-        task.add("user", source.prompt(item))
+        task.add("user", source.render_prompt(item))
         scene.send(task)
 
 
@@ -648,9 +648,9 @@ def progress(scene: Scene, texts: list[str]) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("# Mend it\n", "utf-8")
     source = open_source("local", scene.settings, what=path)
-    shown = Progress(source, source.keys()[0], min_seconds=0)  # type: ignore[attr-defined]
+    shown = ProgressComment(source, source.keys()[0], min_seconds=0)  # type: ignore[attr-defined]
     for text in texts:
-        shown.show(Report(title=text, status=text, said=text, steps=((text, True),)), text)
+        shown.show(Report(title=text, status=text, text=text, steps=((text, True),)), text)
 
 
 def queued(scene: Scene, texts: list[str]) -> None:

@@ -1,8 +1,10 @@
 """Retry with backoff: how often, how long, and for which errors."""
 
+from email.utils import formatdate
+
 import pytest
 
-from orihon.retry import Backoff
+from orihon.retry import Backoff, parse_retry_after
 
 
 class Clock:
@@ -80,3 +82,21 @@ def test_a_server_says_how_long_to_wait():
 def test_interrupts_are_not_retried():
     with pytest.raises(KeyboardInterrupt):
         Backoff().call(fail(1, KeyboardInterrupt), should_retry=always)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": formatdate(1_000_030, usegmt=True)}, 30.0),
+        ({"retry-after": formatdate(0, usegmt=True)}, 0.0),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_headers(headers, seconds):
+    assert parse_retry_after(headers, 1_000_000.0) == seconds

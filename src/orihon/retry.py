@@ -6,9 +6,10 @@ work for the moment. Which errors are worth a retry is the caller's decision.
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -61,3 +62,23 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
                     raise
                 on_retry(error, pause)
             self.sleep(pause)
+
+
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the pause in seconds that a server asks for, or None if its headers name none.
+
+    `retry-after-ms` goes before `retry-after`, which is a number of seconds or an HTTP date; `now` is a Unix time.
+    """
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - the stores, which import this module, never need it
+
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    try:
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from orihon.agent.models import Patience, open_model
+from orihon.agent.models import open_model
+from orihon.retry import Backoff
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret
 from support.failing_server import Chaos
@@ -43,7 +44,8 @@ class Bench:
 
     def __init__(self, server, provider, **options):
         self.server, self.provider, self.waits = server, provider, []
-        self.options = {"tries": 4, "stall_seconds": 5.0, "sleep": self.waits.append, "luck": lambda: 0.0} | options
+        self.options = {"tries": 4, "max_seconds": 1800.0, "sleep": self.waits.append, "rng": lambda: 0.0} | options
+        self.stall_seconds = 5.0
         self._models = []
 
     @property
@@ -52,13 +54,15 @@ class Bench:
         return Settings(
             llm=Llm(
                 provider=self.provider,
+                stall_seconds=self.stall_seconds,
                 openai=Provider(model="gpt-4o", base_url=f"{self.server.root}/v1", **section),
                 anthropic=Provider(model="claude-test", base_url=self.server.root, **section),
             )
         )
 
-    def model(self, name="", *, cache=None, **options):
-        opened = open_model(name, self.settings, cache=cache, patience=Patience(**self.options | options))
+    def model(self, name="", *, cache=None, stall_seconds=5.0, **options):
+        self.stall_seconds = stall_seconds
+        opened = open_model(name, self.settings, cache=cache, backoff=Backoff(**self.options | options))
         self._models.append(opened)
         return opened
 

@@ -56,19 +56,19 @@ class Source:
     def mark(self, _, outcome):
         self.marks.append(outcome)
 
-    def say(self, *_):
+    def add_comment(self, *_):
         return "1"
 
-    def edit(self, *_):
+    def edit_comment(self, *_):
         pass
 
-    def new_comments(self, *_):
+    def list_comments(self, *_):
         return []
 
     def is_wanted(self, *_, **__):
         return True
 
-    def linked(self, _):
+    def find_linked(self, _):
         return None
 
 

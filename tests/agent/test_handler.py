@@ -16,7 +16,7 @@ from orihon.agent.control import (
 )
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Limits, Loop, PauseRequested, StopRequested
-from orihon.agent.models.overflow import is_overflow
+from orihon.agent.models.errors import is_overflow
 from orihon.agent.sources.base import Comment
 from orihon.errors import ContextOverflow, ModelError, SourceError
 from orihon.records import Event, Message
@@ -73,16 +73,16 @@ class Heard:
         self._answer()
         self.marks.append((str(key), outcome))
 
-    def say(self, _, text):
+    def add_comment(self, _, text):
         self._answer()
         self.said.append(text)
         return str(len(self.said))
 
-    def edit(self, _, comment_id, text):
+    def edit_comment(self, _, comment_id, text):
         self._answer()
         self.edits.setdefault(comment_id, []).append(text)
 
-    def new_comments(self, _, since):
+    def list_comments(self, _, since):
         self._answer()
         return [one for one in self.comments if one.updated_at >= since]
 
@@ -90,7 +90,7 @@ class Heard:
         self.asked.append(was_assigned)
         return self.wanted
 
-    def linked(self, _):
+    def find_linked(self, _):
         self._answer()
         return self.found
 
@@ -175,7 +175,7 @@ def test_empty_replies(engine):
     assert "empty" in model.windows[1][-1]["content"]
     row, _ = handled(engine, "", "", "", "Done.")
     assert (row.status, row.reason) == ("failed", "ModelError")
-    assert "nothing 3 times" in row.error_message
+    assert "empty reply 3 times" in row.error_message
 
 
 def cut(text):
@@ -341,7 +341,7 @@ def test_comments(engine):
     task = engine.start(KEY)
     check = make_comment_check(heard, clock=lambda: seconds[0])
     with task:
-        handler._request(task, work)
+        handler._add_request(task, work)
         for later in ([known], [known, comment("2", "second", 2)], [known, comment("2", "changed", 3)], heard.comments):
             heard.comments = later
             check(task)
@@ -360,7 +360,7 @@ def test_comments(engine):
 def test_drained(engine):
     """A worker that is asked to stop pauses its tasks at the next turn."""
     drain = Drain()
-    drain.asked = True
+    drain.requested = True
     row, _ = handled(engine, "Done.", checks=[drain])
     assert (row.status, row.reason) == ("paused", "drained")
 

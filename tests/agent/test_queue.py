@@ -157,7 +157,7 @@ def test_how_long_ago_it_was_paused(engine, monkeypatch):
             return now + cls.ahead
 
     monkeypatch.setattr(queue, "datetime", Later)
-    Later.ahead = timedelta(seconds=queue.AGAIN_SECONDS + 5)
+    Later.ahead = timedelta(seconds=queue.RETRY_SECONDS + 5)
     assert ids(engine) == ["a", "c"]
     Later.ahead = timedelta(days=31)
     assert ids(engine) == []
@@ -340,7 +340,7 @@ with orihon.open(sys.argv[1]) as engine:
     task = claim(engine, sys.argv[2])
     open(sys.argv[3], "w").close()
     try:
-        while not drain.asked or len(sys.argv) > 4:
+        while not drain.requested or len(sys.argv) > 4:
             time.sleep(0.02)
     finally:
         task.pause(DRAINED)
@@ -363,14 +363,14 @@ def test_a_drain(engine, url, tmp_path, stubborn):
         find_calls.append(1)
 
     worker.find = find
-    original = worker._look_after
+    original = worker._maintain
 
-    def look_after():
+    def maintain():
         original()
         if sign.exists():
             os.kill(os.getpid(), signal.SIGTERM)
 
-    worker._look_after = look_after
+    worker._maintain = maintain
     began = time.monotonic()
     worker.run()
     assert time.monotonic() - began < 60

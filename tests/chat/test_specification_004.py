@@ -245,7 +245,7 @@ def tools_group_by_origin(desk):
 @row("8.1", "Mcp")
 def tools_of_servers(desk):
     server = {"type": "function", "function": {"name": "forge_search", "parameters": {"type": "object"}}}
-    desk.box.servers.has = lambda name: name.startswith("forge_")
+    desk.box.servers.owns = lambda name: name.startswith("forge_")
     assert group_by_origin([server], desk.box)["mcp"] == [server]
 
 

@@ -69,7 +69,7 @@ def test_no_server_is_started(tmp_path):
     schemas = [MINE, {"type": "function", "function": {"name": "calc_add"}}]
     with Toolbox(tmp_path, servers=SERVERS) as box:
         assert names(group_by_origin(schemas, box)["mcp"]) == ["calc_add"]
-        assert box.servers._hub is None
+        assert box.servers._connections == {}
 
 
 def test_a_history_with_calls_of_removed_tools_can_be_sent(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon import TaskKey
-from orihon.agent.tools.environment import reduced
+from orihon.agent.tools.shell import filter_environ
 from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal, open_authorized_store, principal
 from orihon.settings.schema import Access, Settings
@@ -96,7 +96,7 @@ def test_who_it_is_with_tokens():
 
 def test_no_program_that_is_started_gets_the_token():
     """Neither the shell of an agent nor what it runs."""
-    assert "ORIHON_TOKEN" not in reduced({"ORIHON_TOKEN": "a-long-token", "PATH": "/bin"})
+    assert "ORIHON_TOKEN" not in filter_environ({"ORIHON_TOKEN": "a-long-token", "PATH": "/bin"})
 
 
 def test_a_token_of_two_users_is_nobodys():

@@ -365,9 +365,9 @@ def test_a_worker_with_nothing_to_do_fills_it(tmp_path):
 
         def idle():
             _indexer(engine.store)()
-            worker.asked = 1
+            worker.stop_requests = 1
 
-        worker = Worker(engine, lambda uuid: [uuid], poll_seconds=0.01, idle=idle)
+        worker = Worker(engine, lambda uuid: [uuid], poll_seconds=0.01, on_idle=idle)
         worker.run()
         with closing(Index(index_path(engine.store))) as index:
             assert index.database.all("SELECT count(*) FROM docs") == [(1,)]

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from orihon.agent.models.openai_chat import ChatGathering
+from orihon.agent.models.openai_chat import ChatAccumulator
 from orihon.errors import ModelError, ScriptError, UsageError
 from orihon.testing import ScriptedModel, ScriptedServer, serve
 
@@ -165,13 +165,13 @@ def test_a_stream():
         url = f"{server.url}/chat/completions"
         for wanted in (usage, None):
             whole = ScriptedModel([CALLING])(ASKED)["choices"][0]["message"]
-            gathered = ChatGathering()
+            gathered = ChatAccumulator()
             request = urllib.request.Request(url, json.dumps(asked).encode())  # noqa: S310
             with OPENER.open(request, timeout=20) as answer:
                 lines = [line.decode().strip().removeprefix("data: ") for line in answer if line.strip()]
             assert lines.pop() == "[DONE]"
-            said = "".join(gathered.take(json.loads(line)) for line in lines)
-            reply = gathered.whole()
+            said = "".join(gathered.add(json.loads(line)) for line in lines)
+            reply = gathered.finish()
             message = reply["choices"][0]["message"]
             assert said == message["content"] == "Reading."
             assert message["tool_calls"][0]["function"] == whole["tool_calls"][0]["function"]

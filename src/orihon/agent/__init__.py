@@ -1,11 +1,15 @@
-"""The agent: what the engine needs around it to finish an issue.
+"""The agent: it works on issues with a model, tools and the engine.
 
-models      who answers
-tools       what it can do, and where
-sources     where work comes from, and who hears of it
-loop        window, model, tools, one turn after another
-handler     one task from its request to its end
-setup       all of that for one run, from the settings and a job
-queue       tasks that wait, and who takes them
-worker      one process for each of them
+models              answer windows
+tools               read and change files, run commands, call MCP servers
+sources             find issues, and report on them
+loop                turns of a task: window, model, tools
+handler             one task from its request to its end
+control             pausing, stopping and new comments
+progress_comment    the comment that shows the progress of a task
+targets             what the user wants to be worked on
+run_setup           everything that one run needs
+user_settings       the settings of the user of a task
+queue               tasks that wait for a worker
+worker              one process for each of them
 """

@@ -1,7 +1,7 @@
-"""One turn after another: look whether to go on, make a window, ask the model, run the tools.
+"""Turns of one task: check whether to continue, build a window, ask the model, run the tools.
 
-Everything that ends a run early is an exception with its reason, so that nothing ends as a success by accident. What
-was said and done until then is in the log.
+A run that ends early ends with an exception that gives the reason, so that nothing ends as a success by accident. The
+log keeps everything up to that point.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orihon.agent.models.base import was_cut
+from orihon.agent.models.base import OnText, was_cut
 from orihon.codec import as_text
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
@@ -20,35 +20,41 @@ from orihon.task.runs import PendingCall
 from orihon.task.task import Task
 from orihon.task.window import Window
 
-MAX_FAILURES = 3  # of one tool, or of replies that say nothing, in a row
+MAX_FAILURES = 3  # of one tool, or empty replies, in a row
 MAX_CUTS = 5  # replies in a row that ran out of tokens
-STATS_EVERY = 5
-RESULT_CHARS = 200  # of a result, for whoever watches
-CUT = "cut"  # the note that names a reply that broke off
+STATS_EVERY = 5  # turns
+RESULT_CHARS = 200  # of a result, for `on_step`
+CUT = "cut"  # note with the number of a reply that was cut
+
+_CONTINUE = "Your last reply was cut because it was too long. Go on exactly where it broke off; repeat nothing."
+_NOT_EMPTY = "Your last reply was empty. Go on with the task, or say that it is done."
 
 
 class Model(Protocol):
-    """Who answers. One that can hold to a form says so by `structured`, and is given it as `schema`."""
+    """Answers windows. A model with the attribute `structured` also takes the `schema` of the answer."""
 
-    def reply(self, window: Window, *, on_text: Callable[[str], None] | None = None) -> Any: ...
+    def reply(self, window: Window, *, on_text: OnText | None = None) -> Any: ...
 
 
 class Tools(Protocol):
-    """What can be done."""
+    """Carry out calls."""
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]: ...
 
     def run(self, call: PendingCall) -> Any: ...
 
 
 class PauseRequested(Exception):
-    """Somebody wants the task to wait."""
+    """The task is to be paused; the message is the reason."""
 
 
 class StopRequested(Exception):
-    """Somebody does not want it done any more."""
+    """The task is to be stopped; the message is the reason."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run may go; None means as far as it likes. Calls and tokens count over all sittings of a task."""
+    """Limits of a run; None means unlimited. Calls and tokens count over all sittings of a task."""
 
     calls: int | None = 1000
     tokens: int | None = None
@@ -59,7 +65,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, for whoever watches."""
+    """Something that happened in a run."""
 
     kind: str  # turn, text, call, result, note
     text: str = ""
@@ -72,11 +78,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-Watch = Callable[[Step], None]
+OnStep = Callable[[Step], None]
 
 
 class Loop:
-    """Turns of one task."""
+    """The turns of one task."""
 
     def __init__(
         self,
@@ -86,134 +92,130 @@ class Loop:
         *,
         checks: Sequence[Callable[[Task], None]] = (),
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
-        on_step: Watch | None = None,
+        on_step: OnStep | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.task, self.model, self.tools = task, model, tools
         self.checks, self.limits = checks, limits
-        self.on_step: Watch = on_step or (lambda _: None)
-        self._clock, self._began = clock, clock()
+        self.on_step: OnStep = on_step or (lambda _: None)
+        self._clock, self._started = clock, clock()
         self._failures: dict[str, int] = {}
-        self._silent = 0
-        self._halves: list[str] = []  # of a text that the model could not end in one reply
+        self._empty_replies = 0
+        self._cut_texts: list[str] = []  # of one answer that takes several replies
         self._is_cut = False
-        self._spent: float | None = None if limits.cost is not None else 0.0
+        self._cost: float | None = None if limits.cost is not None else 0.0
 
     def ask(self, text: str, *, key: str | None = None, schema: dict[str, Any] | None = None) -> str:
-        """Say something, and go on until the model has nothing more to ask for; its last words.
+        """Add a message and return the model's answer, when it has no more calls.
 
-        What was said before with the same key is not said again, and what was answered is not asked again.
+        A message with a known key is not added again, and a message that was answered is not asked again.
         """
         return self.continue_from(self.task.add("user", text, key=key), schema=schema)
 
     def continue_from(self, seq: int, *, schema: dict[str, Any] | None = None) -> str:
-        """The model's last words about something that was said before."""
-        answer = self._answer_to(seq)
-        return answer if answer is not None else self.run_until_done(schema=schema)
+        """Return the model's answer to an earlier message."""
+        for message in self.task.history.read(seq + 1, self.task.history.last):
+            if message.role == "assistant" and not message.tool_calls and message.text.strip():
+                return message.text
+        return self.run_until_done(schema=schema)
 
     def run_until_done(self, *, schema: dict[str, Any] | None = None) -> str:
-        """Go on until the model has nothing more to ask for; its last words."""
-        said = ""
-        self._run_pending()  # what was asked for before a pause
-        self._take_up()
+        """Run turns until the model has no more calls. Return its answer."""
+        answer = ""
+        self._run_pending_calls()  # of before a pause
+        self._follow_up_stored_reply()
         while self.task.wants_reply():
-            halves = "".join(self._halves)
-            said = halves + self.turn(schema=schema).text
-        return said
+            start = "".join(self._cut_texts)
+            answer = start + self.run_turn(schema=schema).text
+        return answer
 
-    def turn(self, *, schema: dict[str, Any] | None = None) -> Message:
-        """One window, one reply, and the tools that it asks for."""
+    def run_turn(self, *, schema: dict[str, Any] | None = None) -> Message:
+        """Run one turn: a window, a reply, and its calls."""
         self.check()
-        message = self._reply(schema)
-        self._watch_for_silence(message)
-        self._watch_for_halves(message)
-        self._run_pending()
+        message = self._get_reply(schema)
+        self._handle_empty_reply(message)
+        self._handle_cut_reply(message)
+        self._run_pending_calls()
         return message
 
     def check(self) -> None:
-        """Whether to go on: asked before every turn, and wherever a long piece of work could be left."""
+        """Raise if the run must not continue. This precedes every turn, and long work outside of turns."""
         for check in self.checks:
             check(self.task)
         self._check_limits()
 
     def announce(self, text: str) -> None:
-        """Tell whoever watches."""
+        """Pass a note to `on_step`."""
         self.on_step(Step(kind="note", text=self.task.sanitiser.text(text)))
 
-    def _answer_to(self, seq: int) -> str | None:
-        """What the model answered to a message, in an earlier sitting; None when it has still to."""
-        for message in self.task.history.read(seq + 1, self.task.history.last):
-            if message.role == "assistant" and not message.tool_calls and message.text.strip():
-                return message.text
-        return None
-
-    def _run_pending(self) -> None:
+    def _run_pending_calls(self) -> None:
         for call in self.task.pending_calls():
-            self._run(call)
+            self._run_call(call)
 
-    def _reply(self, schema: dict[str, Any] | None = None) -> Message:
-        form = {"schema": schema} if schema and getattr(self.model, "structured", False) else {}
+    def _get_reply(self, schema: dict[str, Any] | None = None) -> Message:
+        options = {"schema": schema} if schema and getattr(self.model, "structured", False) else {}
         while True:
             window = self.task.window()
-            self._report(window)
+            self._report_turn(window)
             try:
-                reply = self.model.reply(window, on_text=self._tell, **form)
+                reply = self.model.reply(
+                    window, on_text=lambda text: self.on_step(Step(kind="text", text=text)), **options
+                )
             except ContextOverflow:
-                self.task.shrink_budget()  # it says when there is nothing left to fold
+                self.task.shrink_budget()  # raises when nothing is left to fold
                 continue
             self._is_cut = isinstance(reply, dict) and was_cut(reply)
-            if self._is_cut:  # before it is stored, so that a crash cannot make an answer of it
+            if self._is_cut:  # noted before it is stored, so that a crash cannot turn it into an answer
                 self.task.event("note", **{CUT: self.task.history.last + 1})
             message = self.task.history.one(self.task.add_reply(reply))
-            self._spent = self.cost + (compute_cost(message.usage, self.limits) if message.usage else 0.0)
+            self._cost = self.cost + (compute_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
 
-    def _run(self, call: PendingCall) -> None:
-        shown = self.task.sanitiser.text  # whoever watches may cut it, print it or send it on
-        self.on_step(Step(kind="call", text=f"{shown(call.name)} {self.task.sanitiser.arguments(call.text)}"))
+    def _run_call(self, call: PendingCall) -> None:
+        mask = self.task.sanitiser.text  # listeners may shorten, print or send the text
+        self.on_step(Step(kind="call", text=f"{mask(call.name)} {self.task.sanitiser.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
-        self.on_step(Step(kind="result", text=shown(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
+        self.on_step(Step(kind="result", text=mask(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
         failures = self._failures.get(call.name, 0) + 1 if run.is_error else 0
         self._failures[call.name] = failures
         if failures >= MAX_FAILURES:
-            self._failures[call.name] = 0  # who goes on after that has tries again
-            raise ToolError(shown(f"{call.name} failed {failures} times in a row: {run.result}"))
+            self._failures[call.name] = 0  # a caller that continues gets the same number of attempts
+            raise ToolError(mask(f"{call.name} failed {failures} times in a row: {run.result}"))
 
-    def _take_up(self) -> None:
-        """A reply that was stored just before a crash, and is none, is followed up now."""
+    def _follow_up_stored_reply(self) -> None:
+        """Continue after an empty or cut reply that was stored just before a crash."""
         newest = next(self.task.history.backwards(self.task.history.view.state.ranges), None)
         if newest is None or newest.role != "assistant" or newest.tool_calls:
             return
         self._is_cut = self.task.history.view.state.notes.get(CUT) == newest.seq
-        self._watch_for_silence(newest)
-        self._watch_for_halves(newest)
+        self._handle_empty_reply(newest)
+        self._handle_cut_reply(newest)
 
-    def _watch_for_silence(self, message: Message) -> None:
-        self._silent = 0 if message.text.strip() or message.tool_calls else self._silent + 1
-        if self._silent >= MAX_FAILURES:
-            raise ModelError(f"The model said nothing {self._silent} times in a row.")
-        if self._silent:
-            self.task.add("user", _SAY_SOMETHING)
+    def _handle_empty_reply(self, message: Message) -> None:
+        self._empty_replies = 0 if message.text.strip() or message.tool_calls else self._empty_replies + 1
+        if self._empty_replies >= MAX_FAILURES:
+            raise ModelError(f"The model gave an empty reply {self._empty_replies} times in a row.")
+        if self._empty_replies:
+            self.task.add("user", _NOT_EMPTY)
 
-    def _watch_for_halves(self, message: Message) -> None:
-        """A text that broke off is no answer: the model is asked for the rest. A call that broke off reads why."""
+    def _handle_cut_reply(self, message: Message) -> None:
+        """Ask for the rest of a text that was cut. A call that was cut is answered with an error elsewhere."""
         if not self._is_cut or message.tool_calls or not message.text.strip():
-            self._halves = []
+            self._cut_texts = []
             return
-        self._halves.append(message.text)
-        if len(self._halves) >= MAX_CUTS:
-            raise ModelError(
-                f"The model's reply was cut {MAX_CUTS} times in a row.", hint="Set a larger `window.reserved_output`."
-            )
-        self.task.add("user", _GO_ON)
+        self._cut_texts.append(message.text)
+        if len(self._cut_texts) >= MAX_CUTS:
+            hint = "Set a larger `window.reserved_output`."
+            raise ModelError(f"The model's reply was cut {MAX_CUTS} times in a row.", hint=hint)
+        self.task.add("user", _CONTINUE)
 
     def _check_limits(self) -> None:
         row, limits = self.task.row, self.limits
         reached = {
             "calls": limits.calls is not None and row.llm_call_count >= limits.calls,
             "tokens": limits.tokens is not None and row.total_tokens >= limits.tokens,
-            "seconds": limits.seconds is not None and self._clock() - self._began >= limits.seconds,
+            "seconds": limits.seconds is not None and self._clock() - self._started >= limits.seconds,
             "cost": limits.cost is not None and self.cost >= limits.cost,
         }
         for name, is_reached in reached.items():
@@ -222,13 +224,13 @@ class Loop:
 
     @property
     def cost(self) -> float:
-        """What the replies of the task cost so far, by the prices that were given; earlier sittings are read once."""
-        if self._spent is None:
+        """The cost of all replies of the task, by the given prices. Earlier sittings are read once."""
+        if self._cost is None:
             messages = self.task.lease.store.read(self.task.uuid, Message)
-            self._spent = sum(compute_cost(message.usage, self.limits) for message in messages if message.usage)
-        return self._spent
+            self._cost = sum(compute_cost(message.usage, self.limits) for message in messages if message.usage)
+        return self._cost
 
-    def _report(self, window: Window) -> None:
+    def _report_turn(self, window: Window) -> None:
         turn, report = self.task.row.llm_call_count + 1, window.report
         self.on_step(
             Step(
@@ -242,18 +244,9 @@ class Loop:
             )
         )
         if turn % STATS_EVERY == 0:
-            stats = len(window.messages)
-            self.task.log.debug("Context stats: %d messages, ~%d tokens", stats, report.tokens)
-
-    def _tell(self, text: str) -> None:
-        self.on_step(Step(kind="text", text=text))
+            self.task.log.debug("Context stats: %d messages, ~%d tokens", len(window.messages), report.tokens)
 
 
 def compute_cost(usage: Usage, limits: Limits) -> float:
-    """What a usage costs by these prices."""
-    spent = usage.input_tokens * limits.input_price + usage.output_tokens * limits.output_price
-    return spent / 1_000_000
-
-
-_GO_ON = "Your last reply was cut because it was too long. Go on exactly where it broke off; repeat nothing."
-_SAY_SOMETHING = "Your last reply was empty. Go on with the task, or say that it is done."
+    """Return the cost of a usage, by the prices of the limits."""
+    return (usage.input_tokens * limits.input_price + usage.output_tokens * limits.output_price) / 1_000_000

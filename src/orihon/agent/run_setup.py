@@ -1,10 +1,10 @@
-"""Everything that one run needs, built from the settings and its job, and closed again: model, tools, source, handler.
+"""Everything that one run needs, from the settings and its job: model, tools, source, handler.
 
     target = parse_target("https://github.com/acme/shop/issues/27", settings)
     with RunSetup(engine, target.key, job, user="alice") as setup:
         row = setup.handler.handle(setup.load_work())
 
-The settings are those of the user whose task it is; see `users`. A queued task is run by `run_queued`.
+The settings are those of the user of the task; see `user_settings`. `run_queued` runs a task of the queue.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Literal, Self, cast
 import msgspec
 
 from orihon.agent import queue
-from orihon.agent.control import DRAINED, find_pause_file
-from orihon.agent.handler import OUTCOMES, TaskHandler, Work, tell
-from orihon.agent.loop import Limits, Watch
+from orihon.agent.control import DRAINED, Check, find_pause_file
+from orihon.agent.handler import OUTCOMES, TaskHandler, Work, mark_outcome
+from orihon.agent.loop import Limits, OnStep
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
 from orihon.agent.sources import Item, Source, open_source
-from orihon.agent.sources.base import same
+from orihon.agent.sources.base import is_same_name
 from orihon.agent.sources.local import BOT
 from orihon.agent.tools.approval import Ask
 from orihon.agent.tools.toolbox import Toolbox
@@ -34,16 +34,16 @@ from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Forge, Settings
-from orihon.task.task import HANDOFF_KEY, Task
+from orihon.task.task import HANDOFF_KEY
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
-Check = Callable[[Task], None]
+PROVIDERS = frozenset({"openai", "ollama", "lmstudio", "anthropic"})
 
 
 class RunSetup:
-    """One run's model, tools, source and handler. Use it in a `with` block."""
+    """The model, tools, source and handler of one run. Use it in a `with` block."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RunSetup:
         *,
         user: str | None = None,
         uuid: str | None = None,
-        on_step: Watch | None = None,
+        on_step: OnStep | None = None,
         checks: Sequence[Check] = (),
         ask: Ask | None = None,
         ask_user: Callable[[Sequence[str]], str | None] | None = None,
@@ -64,20 +64,22 @@ class RunSetup:
         self.engine = Engine(engine.store, self.settings, engine.hooks, engine.user, engine.trail)
         self._stack = ExitStack()
         try:
-            self.source = self._opened_source()
+            self.source = open_task_source(key, job, self.settings)
+            if self.source is not None:
+                self._stack.callback(self.source.close)
             self.model = self.open_model(job.model)
             summariser = self.settings.context_storage.summariser
             self.summariser = self.open_model(summariser).ask if summariser not in {"", "extractive"} else None
             self.tools = self._stack.enter_context(
                 Toolbox(job.workspace, approve=job.approve, ask=ask, servers=self.settings.mcp_servers if mcp else ())
             )
-            waits = {"paused_by_file": queue.BY_FILE, "paused_by_failure": queue.FAILED, "paused_by_signal": DRAINED}
+            reasons = {"paused_by_file": queue.BY_FILE, "paused_by_failure": queue.FAILED, "paused_by_signal": DRAINED}
             self.handler = TaskHandler(
                 self.engine,
                 self.model,
                 self.tools,
                 source=self.source,
-                limits=self._limits(),
+                limits=self._make_limits(),
                 planning=self.settings.planning.enabled if job.plan is None else job.plan,
                 checks=checks,
                 on_step=on_step,
@@ -85,7 +87,7 @@ class RunSetup:
                 summariser=self.summariser,
                 workspace=job.workspace,
                 ask_user=ask_user,
-                **(waits if job.queued else {}),
+                **(reasons if job.queued else {}),
             )
         except BaseException:
             self._stack.close()
@@ -93,27 +95,27 @@ class RunSetup:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a new task is started with, beside its tools."""
+        """The options of a new task, without its tools."""
         name = str(getattr(self.model, "name", ""))
         provider, _, model = name.partition(":")
-        known = {"openai", "ollama", "lmstudio", "anthropic"}
-        length = getattr(self.settings.llm, provider).context_length if provider in known else None
+        is_known = provider in PROVIDERS
+        length = getattr(self.settings.llm, provider).context_length if is_known else None
         return {
-            "model": model if provider in known else name,
+            "model": model if is_known else name,
             "llm_provider": provider or None,
             "context_length": self.job.context_length or length,
         }
 
     def load_work(self) -> Work:
-        """What the task is told first; a forge is asked what stands there now."""
+        """Return the request of the task, as it stands at its source now."""
         notes = {queue.WORK: msgspec.to_builtins(self.job)}
         if self.source is None:
             return Work(key=self.key, request=self.job.request, user=self.user, uuid=self.uuid, notes=notes)
         read_at, item = now(), self.source.get(self.key)
         return Work(
             key=self.key,
-            request=self.source.prompt(item),
-            user=self.user or self.source.user_of(item) or None,
+            request=self.source.render_prompt(item),
+            user=self.user or self.source.find_user(item) or None,
             uuid=self.uuid,
             comments=item.comments,
             read_at=read_at,
@@ -122,20 +124,25 @@ class RunSetup:
         )
 
     def advance_script(self, row: TaskRow) -> None:
-        """Say to a model that follows a script how far it is."""
+        """Skip the replies of a scripted model that are in the log already."""
         begin_after = getattr(self.model, "begin_after", None)
         if begin_after is None:
             return
-        messages = self.engine.read(row.uuid).messages()  # the row may lack the last reply, after a crash
-        said = sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in messages)
-        if said or row.started_at is not None:
-            begin_after(said)
+        messages = self.engine.read(row.uuid).messages()  # after a crash the row may lack the last reply
+        replies = sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in messages)
+        if replies or row.started_at is not None:
+            begin_after(replies)
 
     def open_model(self, name: str) -> Model:
-        """A model by its name; it is closed with the rest."""
+        """Open a model, which is closed with the setup."""
         model = open_model(name, self.settings)
         self._stack.callback(_close_model, model)
         return model
+
+    def claim(self, uuid: str) -> Any:
+        """Claim a waiting task for this setup; None if that is not possible."""
+        options = self.options | {"tools": self.tools.schemas, "summariser": self.summariser}
+        return queue.claim(self.engine, uuid, **options)
 
     def close(self) -> None:
         """End the servers, what the shell started, and all connections."""
@@ -147,13 +154,7 @@ class RunSetup:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _opened_source(self) -> Source | None:
-        source = open_task_source(self.key, self.job, self.settings)
-        if source is not None:
-            self._stack.callback(source.close)
-        return source
-
-    def _limits(self) -> Limits:
+    def _make_limits(self) -> Limits:
         job = self.job
         return Limits(
             calls=job.calls or self.settings.max_llm_process_num,
@@ -167,11 +168,11 @@ class RunSetup:
     def _is_assigned(self, item: Item) -> bool:
         forge: Forge = self.settings.gitlab if self.key.task_source == "gitlab" else self.settings.github
         bot = forge.bot_name or (BOT if self.key.task_source == "local" else "")
-        return bool(bot) and any(same(name, bot) for name in item.assignees)
+        return bool(bot) and any(is_same_name(name, bot) for name in item.assignees)
 
 
 def open_task_source(key: TaskKey, job: Job, settings: Settings) -> Source | None:
-    """Where a task came from; a text has nobody who hears of it."""
+    """Return the source of a task, or None for a text."""
     if key.task_source == "local":
         return open_source("local", settings, what=Path(job.file)) if job.file else None
     return open_source(cast("Literal['github', 'gitlab']", key.task_source), settings)
@@ -180,58 +181,57 @@ def open_task_source(key: TaskKey, job: Job, settings: Settings) -> Source | Non
 def _close_model(model: Model) -> None:
     try:
         model.close()
-    except ScriptError as error:  # a run that paused or failed did not need all replies
+    except ScriptError as error:  # a run that paused or failed does not need all replies
         log.debug("%s", error)
 
 
 def resume_run(setup: RunSetup, row: TaskRow) -> TaskRow:
-    """Go on with a task in the foreground; a queued one is begun."""
-    found = find_pause_file(setup.settings.pause_resume, row.uuid)
-    if found is not None:
-        raise UsageError(f"{found} asks the task to pause.", hint="`orihon unpause` takes it away.")
+    """Continue a task in the foreground, or begin a queued one."""
+    path = find_pause_file(setup.settings.pause_resume, row.uuid)
+    if path is not None:
+        raise UsageError(f"{path} pauses the task.", hint="`orihon unpause` removes it.")
     setup.advance_script(row)
     work = setup.load_work() if row.llm_call_count == 0 else None
     if row.status != "pending":
         return setup.handler.resume(row.uuid, work)
-    task = queue.claim(setup.engine, row.uuid, **setup.options, tools=setup.tools.schemas, summariser=setup.summariser)
+    task = setup.claim(row.uuid)
     if task is None:
-        raise LeaseHeld(f"Task {row.uuid} cannot be taken: somebody works on it, or on the same thing.")
-    return setup.handler.carry_on(task, work)
+        raise LeaseHeld(f"Task {row.uuid} cannot be taken: another process runs it, or a task with the same key.")
+    return setup.handler.run(task, work)
 
 
 def run_queued(
-    engine: Engine, uuid: str, *, on_step: Watch | None = None, checks: Sequence[Check] = ()
+    engine: Engine, uuid: str, *, on_step: OnStep | None = None, checks: Sequence[Check] = ()
 ) -> TaskRow | None:
-    """Take a task out of the queue and run it; None when somebody else has it, or works on the same thing."""
+    """Claim a task of the queue and run it. Return None if another process has it, or runs its key."""
     row, job = engine.row(uuid), queue.load_job(engine, uuid)
     if row.status not in {"pending", "paused"}:
         return None
     if job is None:
-        return _refuse(engine, uuid, UsageError("Nothing says what is to be done.", hint="Queue it again."))
+        return _refuse(engine, uuid, UsageError("The task has no job.", hint="Enqueue it again."))
     try:
         setup = RunSetup(engine, row.key, job, user=row.user, uuid=row.uuid, on_step=on_step, checks=checks)
     except OrihonError as error:
         return _refuse(engine, uuid, error, job)
     with setup:
-        options = setup.options | {"tools": setup.tools.schemas, "summariser": setup.summariser}
         try:
             work = setup.load_work() if row.llm_call_count == 0 else None
         except SourceError as error:
             return _refuse(engine, uuid, error, job)
-        task = queue.claim(setup.engine, uuid, **options)
+        task = setup.claim(uuid)
         if task is None:
             return None
         setup.advance_script(row)
-        return setup.handler.carry_on(task, work)
+        return setup.handler.run(task, work)
 
 
 def _refuse(engine: Engine, uuid: str, error: OrihonError, job: Job | None = None) -> TaskRow | None:
-    """A task that cannot be begun fails, or waits if it may be possible later."""
+    """Fail a task that cannot be begun, or pause it if it may be possible later."""
     task = queue.claim(engine, uuid)
     if task is None:
         return None
     with task:
-        if job is None and queue.load_job(engine, uuid) is not None:  # it was just being queued
+        if job is None and queue.load_job(engine, uuid) is not None:  # it is being enqueued just now
             task.update(status="pending", activity="")
         elif error.retryable:
             task.pause(f"{queue.FAILED}{error.message}")
@@ -242,14 +242,14 @@ def _refuse(engine: Engine, uuid: str, error: OrihonError, job: Job | None = Non
     return task.row
 
 
-def announce(settings: Settings, one: queue.RecoveredTask) -> None:
-    """Say at its source that a task has ended whose process died."""
-    if one.job is not None and one.row.status not in {"pending", "running"}:
-        mark_task(settings, one.row, one.job)
+def announce(settings: Settings, recovered: queue.RecoveredTask) -> None:
+    """Mark a task at its source that ended because its process died."""
+    if recovered.job is not None and recovered.row.status not in {"pending", "running"}:
+        mark_task(settings, recovered.row, recovered.job)
 
 
 def mark_task(settings: Settings, row: TaskRow, job: Job) -> None:
-    """Say at its source that a task has ended, where no handler could."""
+    """Mark a task at its source that ended outside of a handler."""
     try:
         source = open_task_source(row.key, job, settings)
     except OrihonError as error:
@@ -257,6 +257,6 @@ def mark_task(settings: Settings, row: TaskRow, job: Job) -> None:
         return
     if source is not None:
         try:
-            tell(source, row.key, OUTCOMES[row.status])
+            mark_outcome(source, row.key, OUTCOMES[row.status])
         finally:
             source.close()

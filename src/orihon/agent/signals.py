@@ -1,7 +1,7 @@
-"""Signals that a process handles: those that it was not told to ignore.
+"""Install signal handlers, but not for ignored signals.
 
-A shell that starts a job in the background, and `nohup`, let it ignore a signal that is meant for others. Such a signal
-stays ignored, as it does in every program that follows the convention.
+A shell that starts a job in the background, and `nohup`, make it ignore a signal that is meant for others. Such a
+signal stays ignored.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Handler = Callable[[int, Any], object]
 
 
 def install_handler(handler: Handler, *numbers: signal.Signals) -> dict[signal.Signals, Any]:
-    """Install a handler for those of the signals that are not ignored; the handlers that were there before."""
-    heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heard}
+    """Install a handler for the signals that are not ignored. Return the handlers that it replaces."""
+    handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in handled}
 
 
 @contextmanager
 def temporary_handler(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
-    """The same for the length of a block."""
-    before = install_handler(handler, *numbers)
+    """Install a handler for the length of a block."""
+    previous = install_handler(handler, *numbers)
     try:
         yield
     finally:
-        for number, old in before.items():
+        for number, old in previous.items():
             signal.signal(number, old)

@@ -108,5 +108,5 @@ def group_by_origin(schemas: Iterable[Schema], tools: Toolbox | None = None) -> 
         if schema in (UNFOLD, RECALL) or (tools is not None and name in BUILTIN_TOOLS):
             groups["builtin"].append(schema)
         else:
-            groups["mcp" if tools is not None and tools.servers.has(name) else "custom"].append(schema)
+            groups["mcp" if tools is not None and tools.servers.owns(name) else "custom"].append(schema)
     return groups

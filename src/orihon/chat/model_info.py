@@ -59,5 +59,5 @@ def _fetch_length(section: Provider, model: str) -> int | None:
     key = section.api_key
     headers = {"Authorization": f"Bearer {key.reveal()}"} if isinstance(key, Secret) else {}
     url = f"{section.base_url.rstrip('/')}/models"
-    status, body = fetch_bounded(url, headers, TIMEOUT_SECONDS, who="The server")
+    status, body = fetch_bounded(url, headers, TIMEOUT_SECONDS, name="The server")
     return parse_length(decode_json(body), model) if status == OK else None

@@ -55,7 +55,7 @@ def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:
         model.find_place(task.history.read(1, task.history.last))
         work = Work(key=KEY, request=(sample / "issue.md").read_text(encoding="utf-8"))
         tools: Any = box
-        TaskHandler(engine, model, tools).carry_on(task, work)
+        TaskHandler(engine, model, tools).run(task, work)
 
 
 class Script:

@@ -42,7 +42,7 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
             source = open_task_source(target.key, made, settings)
             if source is not None:
                 try:
-                    user = user or source.user_of(source.get(target.key)) or None
+                    user = user or source.find_user(source.get(target.key)) or None
                 finally:
                     source.close()
             uuid = queue.enqueue(engine, target.key, made, user=user, priority=priority)

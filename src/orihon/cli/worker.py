@@ -15,7 +15,7 @@ from orihon.agent import queue
 from orihon.agent.control import Drain
 from orihon.agent.run_setup import announce, run_queued
 from orihon.agent.sources import Source, open_source
-from orihon.agent.worker import TAKEN, Worker
+from orihon.agent.worker import ALREADY_TAKEN, Worker
 from orihon.cli import show_log
 from orihon.cli.jobs import job, job_options
 from orihon.engine import Engine
@@ -72,7 +72,7 @@ def worker(
         drain = Drain()
         drain.listen()
         with gate.open_engine() as engine:
-            context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else TAKEN)
+            context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else ALREADY_TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
     # what the settings say the child reads for itself, so that no password gets on its command line by us
     child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
@@ -84,8 +84,8 @@ def worker(
             jobs=jobs,
             health=health,
             find=_finder(engine, source, options) if source else None,
-            recovered=lambda one: announce(settings, one),
-            idle=_indexer(engine.store),
+            on_recovered=lambda task: announce(settings, task),
+            on_idle=_indexer(engine.store),
         ).run(once=once)
 
 

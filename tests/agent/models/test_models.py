@@ -13,9 +13,8 @@ import pytest
 
 import orihon
 from agent.conftest import KEY
-from orihon.agent.models import Patience, open_model, was_cut
-from orihon.agent.models.openai_chat import ChatGathering
-from orihon.agent.models.patience import told_seconds
+from orihon.agent.models import open_model, was_cut
+from orihon.agent.models.openai_chat import ChatAccumulator
 from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
 from orihon.settings.schema import Llm, Provider, Settings
@@ -131,12 +130,12 @@ def test_reasoning_of_openai_like_servers_is_kept(openai_bench, task):
 )  # fmt: skip
 def test_calls_are_told_apart_however_a_server_numbers_them(chunks):
     """Two calls stay two calls."""
-    gathering = ChatGathering()
+    accumulator = ChatAccumulator()
     for chunk in chunks:
-        gathering.take({"choices": [{"index": 0, "delta": {"tool_calls": [chunk]}}]})
-    assert gathering.whole() is None
-    gathering.take({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
-    calls = reply_of(gathering.whole()).tool_calls
+        accumulator.add({"choices": [{"index": 0, "delta": {"tool_calls": [chunk]}}]})
+    assert accumulator.finish() is None
+    accumulator.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    calls = reply_of(accumulator.finish()).tool_calls
     assert [(call.id, call.name, json.loads(call.arguments or "{}")) for call in calls] == [
         ("a", "x", {}),
         ("b", "y", {"k": 1}),
@@ -231,7 +230,7 @@ def test_a_connection_that_is_kept_alive_for_nothing_has_an_end(bench, task):
     bench.server.acts = [pings()]
     seconds = iter(range(10_000))
     with pytest.raises(ModelError, match="did not answer in time") as caught:
-        bench.model(total_seconds=20.0, clock=lambda: next(seconds)).reply(task.window())
+        bench.model(max_seconds=20.0, clock=lambda: next(seconds)).reply(task.window())
     assert caught.value.retryable
     assert len(bench.server.bodies) == 1
 
@@ -253,7 +252,7 @@ def test_what_was_told_of_a_broken_reply_is_marked(bench, task):
     bench.server.acts = [unfinished(3, "Half a reply"), says("Done.")]
     told = []
     bench.model().reply(task.window(), on_text=told.append)
-    assert "".join(told) == "Half a reply\n[broken off; once more]\nDone."
+    assert "".join(told) == "Half a reply\n[interrupted; starting again]\nDone."
 
 
 def test_an_error_of_the_listener_is_not_the_providers(bench, task):
@@ -292,21 +291,6 @@ def test_the_provider_says_how_long_to_wait(bench, task, headers, waited):
     assert bench.waits == [waited]
 
 
-def test_a_date_is_counted_from_now():
-    """Dates have whole seconds."""
-    assert told_seconds({"retry-after": formatdate(1_000_030, usegmt=True)}, 1_000_000.0) == 30.0
-
-
-def test_waits_double_and_differ_by_chance():
-    """Between half and all of a wait that grows to a limit; never less than what the provider asked for."""
-    patience = Patience(first_wait_seconds=1, longest_wait_seconds=10, luck=lambda: 0.0)
-    assert [patience.wait_seconds(failed) for failed in range(1, 7)] == [1, 2, 4, 8, 10, 10]
-    unlucky = Patience(first_wait_seconds=1, longest_wait_seconds=10, luck=lambda: 1.0)
-    assert [unlucky.wait_seconds(failed) for failed in range(1, 7)] == [0.5, 1, 2, 4, 5, 5]
-    assert unlucky.wait_seconds(1, told=4.0) == 5.0
-    assert patience.wait_seconds(10_000) == 10
-
-
 def test_all_tries_together_have_a_limit(bench, task):
     """A wait that would end after it is not begun."""
     now = [0.0]
@@ -316,7 +300,7 @@ def test_all_tries_together_have_a_limit(bench, task):
 
     bench.server.acts = [status(429, headers={"Retry-After": "50"})] * 9
     with pytest.raises(ModelError, match="tried 3 times"):
-        bench.model(tries=99, total_seconds=120.0, sleep=sleep, clock=lambda: now[0]).reply(task.window())
+        bench.model(tries=99, max_seconds=120.0, sleep=sleep, clock=lambda: now[0]).reply(task.window())
     assert now[0] == 100.0
 
 
@@ -383,7 +367,7 @@ OVERFLOWS = {
 def test_a_request_that_is_too_long_is_told_apart(bench, task, act):
     """Whatever words a provider has for it; the same request is not sent again."""
     bench.server.acts = [act, says("Done.")]
-    with pytest.raises(ContextOverflow, match="finds the request too long") as caught:
+    with pytest.raises(ContextOverflow, match="rejected the request as too long") as caught:
         bench.model().reply(task.window())
     assert not caught.value.retryable
     assert "shrink_budget" in caught.value.hint
@@ -436,7 +420,7 @@ def test_a_text_that_was_cut_says_so(bench, task):
 def test_a_reply_that_was_cut_before_it_said_anything_is_an_error(bench, task):
     """A model that thinks longer than it may answer needs more room, not another try."""
     bench.server.acts = [says("", finish=cut_reason(bench), thinking="Hm, hm, hm.")]
-    with pytest.raises(ModelError, match="before it said anything") as caught:
+    with pytest.raises(ModelError, match="before it wrote any text") as caught:
         bench.model().reply(task.window())
     assert "reserved_output" in caught.value.hint
     assert len(bench.server.bodies) == 1
@@ -580,7 +564,7 @@ def test_keys_go_where_they_belong(monkeypatch, openai_bench, task):
     [
         ("anthropic:", Settings(), "No model is named for anthropic"),
         ("", Settings(llm=Llm(provider="anthropic")), "No model is named for anthropic"),
-        ("openai:x", Settings(llm=Llm(openai=Provider(base_url="localhost:11434"))), "no address"),
+        ("openai:x", Settings(llm=Llm(openai=Provider(base_url="localhost:11434"))), "not a URL"),
         ("scripted:", Settings(), "No script"),
         ("scripted:/nowhere/replies.json", Settings(), "cannot be read"),
     ],

@@ -76,7 +76,7 @@ def test_questions_are_answered_from_the_same_script(tmp_path):
     model = opened(tmp_path, ["A summary.", '{"goal": "x"}', "no JSON"])
     assert model.ask("Summarise this.") == "A summary."
     assert model.ask("Plan.", schema={"type": "object"}) == '{"goal": "x"}'
-    with pytest.raises(ScriptError, match="as JSON"):
+    with pytest.raises(ScriptError, match="must be JSON"):
         model.ask("Plan.", schema={"type": "object"})
     model.close()
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from orihon import TaskKey
-from orihon.agent.sources import Arrivals, open_source
+from orihon.agent.sources import SeenComments, open_source
 from orihon.errors import SettingsError, SourceError, UsageError
 from orihon.settings.schema import Settings
 from orihon.settings.section import Secret, changed
@@ -75,7 +75,7 @@ class TestFinding:
         first, second = desk.source.find()
         assert "\0" not in first.title + first.body
         assert second.body == ""
-        assert "title above is the request" in desk.source.prompt(second)
+        assert "title above is the request" in desk.source.render_prompt(second)
 
     def test_a_huge_answer_is_refused(self, desk, monkeypatch):
         """An answer that would fill the memory ends in an error, and the next one is read."""
@@ -175,7 +175,9 @@ class TestComments:
             desk.fake.comment(thing, "alice", "assigned to @the-bot", system=True)
             desk.fake.comment(thing, "project_5_bot_abc", "Bump.")
         assert [(one.author, one.body) for one in desk.source.get(desk.key(1)).comments] == [("bob", "Please.")]
-        assert [one.body for one in desk.source.new_comments(desk.key(1), "2026-01-01T00:00:00.000000Z")] == ["Please."]
+        assert [one.body for one in desk.source.list_comments(desk.key(1), "2026-01-01T00:00:00.000000Z")] == [
+            "Please."
+        ]
 
     def test_all_pages(self, desk):
         """250 comments are 250 comments, in order."""
@@ -187,8 +189,8 @@ class TestComments:
     def test_say_and_edit(self, desk):
         """A comment is written, changed in place, and known as ours."""
         thing = desk.fake.add(1)
-        made = desk.source.say(desk.key(1), "Hello.")
-        desk.source.edit(desk.key(1), made, "Changed.")
+        made = desk.source.add_comment(desk.key(1), "Hello.")
+        desk.source.edit_comment(desk.key(1), made, "Changed.")
         assert [note.body.split("\n")[0] for note in thing.notes] == ["Changed."]
         assert str(thing.notes[0].id) == made
         assert desk.source.get(desk.key(1)).comments == ()
@@ -198,7 +200,7 @@ class TestComments:
         thing = desk.fake.add(1, author="me")
         desk.fake.posts_as = "me"
         source = desk.again(bot_name="")
-        source.say(desk.key(1), "I am at it.")
+        source.add_comment(desk.key(1), "I am at it.")
         desk.fake.comment(thing, "me", "Faster!")
         assert [one.body for one in source.get(desk.key(1)).comments] == ["Faster!"]
 
@@ -208,13 +210,15 @@ class TestComments:
         thing = desk.fake.add(1)
         fault.match = "^POST"
         desk.fake.faults.append(fault)
-        made = desk.source.say(desk.key(1), "Once.")
+        made = desk.source.add_comment(desk.key(1), "Once.")
         assert [str(note.id) for note in thing.notes] == [made]
 
     def test_what_goes_out_holds_no_secret_and_fits(self, desk, token):
         """The token and what looks like one are masked, and a long text loses its middle."""
         thing = desk.fake.add(1)
-        desk.source.say(desk.key(1), f"The token is {token}; AKIAIOSFODNN7EXAMPLX. " + "x" * 300_000 + " the end")
+        desk.source.add_comment(
+            desk.key(1), f"The token is {token}; AKIAIOSFODNN7EXAMPLX. " + "x" * 300_000 + " the end"
+        )
         assert token not in thing.notes[0].body
         assert "characters left out" in thing.notes[0].body
         assert len(thing.notes[0].body) < (65_536 if desk.name == "github" else 1_000_000)
@@ -223,20 +227,20 @@ class TestComments:
         """What is written or changed during a run arrives; the same words do not arrive twice, also after a pause."""
         thing = desk.fake.add(1)
         first = desk.fake.comment(thing, "bob", "one")
-        arrivals = Arrivals()
-        arrivals.fresh(desk.source.get(desk.key(1)).comments)
+        seen = SeenComments()
+        seen.take_new(desk.source.get(desk.key(1)).comments)
 
         def news():
-            return [one.body for one in arrivals.fresh(desk.source.new_comments(desk.key(1), arrivals.since))]
+            return [one.body for one in seen.take_new(desk.source.list_comments(desk.key(1), seen.since))]
 
         assert news() == []
-        desk.source.say(desk.key(1), "mine")
+        desk.source.add_comment(desk.key(1), "mine")
         desk.fake.comment(thing, "bob", "two")
         desk.fake.time = desk.fake.time.replace(second=desk.fake.time.second - 1)  # the next has the same second
         desk.fake.comment(thing, "eve", "three")
         assert news() == ["two", "three"]
         desk.fake.rewrite(first, "one, but better")
-        arrivals = Arrivals(arrivals.state())
+        seen = SeenComments(seen.state())
         assert news() == ["one, but better"]
         assert news() == []
 
@@ -244,13 +248,13 @@ class TestComments:
         """Editing what somebody deleted says so."""
         desk.fake.add(1)
         with pytest.raises(SourceError) as caught:
-            desk.source.edit(desk.key(1), "4711", "text")
+            desk.source.edit_comment(desk.key(1), "4711", "text")
         assert caught.value.status == 404
 
     def test_a_comment_id_is_a_number(self, desk):
         """An id from elsewhere cannot change the path."""
-        with pytest.raises(UsageError, match="cannot be"):
-            desk.source.edit(desk.key(1), "../../1", "text")
+        with pytest.raises(UsageError, match="not the id"):
+            desk.source.edit_comment(desk.key(1), "../../1", "text")
 
 
 class TestStops:
@@ -291,14 +295,6 @@ class TestStops:
         assert sum(desk.slept) <= 5
         assert not desk.source.is_wanted(desk.key(1))
 
-    def test_looking_again_costs_nothing(self, desk):
-        """Assignees that did not change are answered with 304."""
-        desk.fake.add(1)
-        for _ in range(3):
-            assert desk.source.is_wanted(desk.key(1))
-        headers = [request[4] for request in desk.fake.requests]
-        assert [one.get("If-None-Match") is not None for one in headers] == [False, True, True]
-
 
 class TestLinks:
     def test_issue_and_request_know_each_other(self, desk):
@@ -306,17 +302,15 @@ class TestLinks:
         desk.fake.add(27)
         desk.fake.add(40, pull=True, author="the-bot", body="Closes #27\n\nAnd more.")
         request = desk.key(40, pull=True)
-        assert desk.source.linked(desk.key(27)) == request
-        assert desk.source.linked(desk.source.get(desk.key(27))) == request
-        assert desk.source.linked(request) == desk.key(27)
-        assert desk.source.linked(desk.source.get(request)) == desk.key(27)
+        assert desk.source.find_linked(desk.key(27)) == request
+        assert desk.source.find_linked(request) == desk.key(27)
 
     def test_nothing_is_linked(self, desk):
         """An issue without a request has no link, and the other way round."""
         desk.fake.add(27)
         desk.fake.add(40, pull=True, body="No number.")
-        assert desk.source.linked(desk.key(27)) is None
-        assert desk.source.linked(desk.key(40, pull=True)) is None
+        assert desk.source.find_linked(desk.key(27)) is None
+        assert desk.source.find_linked(desk.key(40, pull=True)) is None
 
     def test_the_right_one_of_several(self, desk):
         """Given up ones do not count; the bot's own goes before those of others, the newest before older ones."""
@@ -325,14 +319,14 @@ class TestLinks:
         desk.fake.add(42, pull=True, author="the-bot", body="fixes: #27", state="closed", merged=True)
         desk.fake.add(43, pull=True, author="the-bot", body="Fixes #27", state="closed")
         desk.fake.add(44, pull=True, author="eve", body="Closes #27")
-        assert desk.source.linked(desk.key(27)) == desk.key(42, pull=True)
+        assert desk.source.find_linked(desk.key(27)) == desk.key(42, pull=True)
 
 
 class TestUsers:
     def test_the_author_asked(self, desk):
         """Who wrote the issue is the user."""
         desk.fake.add(1, author="alice")
-        assert desk.source.user_of(desk.source.get(desk.key(1))) == "alice"
+        assert desk.source.find_user(desk.source.get(desk.key(1))) == "alice"
 
     @pytest.mark.parametrize(
         ("reviewers", "assignees", "user"),
@@ -342,12 +336,12 @@ class TestUsers:
         """Of a request that the bot opened, the reviewer, the assignee or the author of the issue is the user."""
         desk.fake.add(27, author="alice")
         desk.fake.add(40, pull=True, author="the-bot", body="Closes #27", reviewers=reviewers, assignees=assignees)
-        assert desk.source.user_of(desk.source.get(desk.key(40, pull=True))) == user
+        assert desk.source.find_user(desk.source.get(desk.key(40, pull=True))) == user
 
     def test_nobody_can_be_named(self, desk):
         """Then the user is empty, and the general settings hold."""
         desk.fake.add(40, pull=True, author="the-bot", body="On its own.")
-        assert desk.source.user_of(desk.source.get(desk.key(40, pull=True))) == ""
+        assert desk.source.find_user(desk.source.get(desk.key(40, pull=True))) == ""
 
 
 class TestOpening:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon import TaskKey
-from orihon.agent.sources import Comment, Item, prompt_of
+from orihon.agent.sources import Comment, Item
+from orihon.agent.sources.issue_prompt import render_prompt
 
 KEY = TaskKey.github("acme", "shop", issue=27)
 PARTS = ["# TITLE", "# BODY", "# REFERENCE_COMMENTS", "# LATEST_REQUEST"]
@@ -22,7 +23,7 @@ def parts(text):
 
 def test_the_whole_message():
     """Body, older comments for reference, and the newest as the request."""
-    text = prompt_of(item(("bob", "Same here."), ("alice", "Please fix\nit now.")))
+    text = render_prompt(item(("bob", "Same here."), ("alice", "Please fix\nit now.")))
     assert text == (
         "TASK: github/acme/shop/issue/27\n"
         "URL: https://example.com/27\n"
@@ -40,7 +41,7 @@ def test_the_whole_message():
 @pytest.mark.parametrize(("body", "said"), [("Text.", "the body above"), ("  ", "the title above")])
 def test_without_comments_the_body_is_the_request(body, said):
     """And without a body the title."""
-    text = prompt_of(item(body=body))
+    text = render_prompt(item(body=body))
     assert text.endswith(f"# LATEST_REQUEST\nThere are no comments: {said} is the request.")
     assert "REFERENCE_COMMENTS" not in text
 
@@ -48,7 +49,7 @@ def test_without_comments_the_body_is_the_request(body, said):
 def test_the_bots_own_and_empty_comments_do_not_count():
     """Neither as a request nor as a reference."""
     comments = [("bob", "Do it."), ("The-Bot", "I did."), ("x", " \n"), ("bob", "I did.\n\n<!-- orihon:0a1b -->")]
-    text = prompt_of(item(*comments), "the-bot")
+    text = render_prompt(item(*comments), "the-bot")
     assert "I did" not in text
     assert text.endswith("By bob, 2026-01-01:\n> Do it.")
 
@@ -66,7 +67,7 @@ HOSTILE = [
 def test_nothing_poses_as_another_part(text):
     """Whatever stands in a title, body, comment, name, label or address, the parts are those of the message."""
     made = Item(KEY, text, text, text, (text,), (text,), text, (Comment("1", text, text, text, ""),) * 2)
-    prompt = prompt_of(made)
+    prompt = render_prompt(made)
     assert parts(prompt) == PARTS
     assert not set("\0\x1b\x0b\x0c\r\x1c\x85\u2028\u202e") & set(prompt)
 
@@ -75,17 +76,17 @@ def test_nothing_poses_as_another_part(text):
 def test_every_line_of_people_is_quoted(texts):
     """For any texts, the lines outside of quotations are those that are there without them."""
     title, body, older, newest = texts
-    prompt = prompt_of(item(("a", f"x{older}"), ("b", f"x{newest}"), title=title, body=f"x{body}"))
+    prompt = render_prompt(item(("a", f"x{older}"), ("b", f"x{newest}"), title=title, body=f"x{body}"))
     own = [line for line in prompt.splitlines() if not line.startswith(">")]
-    plain = prompt_of(item(("a", "x"), ("b", "x"), title="x", body="x"))
+    plain = render_prompt(item(("a", "x"), ("b", "x"), title="x", body="x"))
     assert own == [line for line in plain.splitlines() if not line.startswith(">")]
 
 
 def test_long_texts_lose_their_middle():
     """The message stays of a size that a window can hold, and says what is left out."""
     many = [("bob", f"{n} " + "y" * 10_000) for n in range(100)]
-    text = prompt_of(item(*many, body="a" * 500_000 + "END"))
+    text = render_prompt(item(*many, body="a" * 500_000 + "END"))
     assert len(text) < 250_000
     assert "characters left out" in text
     assert "END" in text
-    assert "[69 still older ones are left out.]" in text
+    assert "[69 even older ones are left out.]" in text

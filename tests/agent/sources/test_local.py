@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from orihon import TaskKey
-from orihon.agent.sources import Arrivals, local, open_source
+from orihon.agent.sources import SeenComments, local, open_source
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser
 from orihon.settings.schema import Settings
@@ -89,8 +89,8 @@ class TestWhatIsMeant:
         assert item.key == next(Local("Fix the login page.\nIt is blank.").find()).key
         assert item.key != next(Local("Fix the login page.\nIt is red.").find()).key
         source.mark(item.key, "processing")
-        made = source.say(item.key, "On it.")
-        source.edit(item.key, made, "Done.")
+        made = source.add_comment(item.key, "On it.")
+        source.edit_comment(item.key, made, "Done.")
         assert list(source.find()) == []
 
     @pytest.mark.parametrize("text", ["missing.md", "./missing", "/no/such/file", "notes.txt", ""])
@@ -142,8 +142,8 @@ class TestBeside:
         source = Local(issue)
         key = next(source.find()).key
         source.mark(key, "processing")
-        made = source.say(key, "Working.")
-        source.edit(key, made, "Finished.")
+        made = source.add_comment(key, "Working.")
+        source.edit_comment(key, made, "Finished.")
         source.mark(key, "done")
         assert issue.read_text(encoding="utf-8") == ISSUE
         assert beside(issue)["status"] == "done"
@@ -158,28 +158,28 @@ class TestBeside:
         """An author and a body are enough, and what else they write stays."""
         source = Local(issue)
         key = next(source.find()).key
-        made = source.say(key, "Which browser?")
-        arrivals = Arrivals()
+        made = source.add_comment(key, "Which browser?")
+        seen = SeenComments()
         state = beside(issue)
         state["comments"].append({"author": "alice", "body": "Firefox.", "mood": "sad"})
         state["note"] = "mine"
         issue.with_name("login.orihon.json").write_text(json.dumps(state), encoding="utf-8")
-        fresh = arrivals.fresh(source.new_comments(key, arrivals.since))
+        fresh = seen.take_new(source.list_comments(key, seen.since))
         assert [(one.author, one.body) for one in fresh] == [("alice", "Firefox.")]
-        source.edit(key, made, "Thanks.")
-        assert arrivals.fresh(source.new_comments(key, arrivals.since)) == []
+        source.edit_comment(key, made, "Thanks.")
+        assert seen.take_new(source.list_comments(key, seen.since)) == []
         assert beside(issue)["note"] == "mine"
         assert beside(issue)["comments"][1]["mood"] == "sad"
-        assert "> Firefox." in source.prompt(source.get(key))
+        assert "> Firefox." in source.render_prompt(source.get(key))
 
     def test_broken_json_is_left_alone(self, issue):
         """What somebody is about to mend is not overwritten."""
         source = Local(issue)
         key = next(source.find()).key
         issue.with_name("login.orihon.json").write_text('{"status": "done",', encoding="utf-8")
-        with pytest.raises(SourceError, match="is not what Orihon wrote") as caught:
+        with pytest.raises(SourceError, match="is not a state file") as caught:
             source.mark(key, "failed")
-        assert "Mend the JSON" in caught.value.hint
+        assert "Repair the JSON" in caught.value.hint
         assert issue.with_name("login.orihon.json").read_text(encoding="utf-8") == '{"status": "done",'
 
     def test_one_broken_issue_does_not_hide_the_others(self, issue):
@@ -194,7 +194,7 @@ class TestBeside:
         """Comments of several sources at once are all there."""
         key = next(Local(issue).find()).key
         writers = [
-            threading.Thread(target=lambda: [Local(issue).say(key, "x") for _ in range(10)], daemon=True)
+            threading.Thread(target=lambda: [Local(issue).add_comment(key, "x") for _ in range(10)], daemon=True)
             for _ in range(4)
         ]
         for writer in writers:
@@ -209,19 +209,19 @@ class TestBeside:
         key = next(source.find()).key
         monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(SourceError, match="No space left"):
-            source.say(key, "x")
+            source.add_comment(key, "x")
 
     def test_a_secret_is_masked(self, issue):
         """As everywhere."""
         source = Local(issue)
-        source.say(next(source.find()).key, "key AKIAIOSFODNN7EXAMPLX")
+        source.add_comment(next(source.find()).key, "key AKIAIOSFODNN7EXAMPLX")
         assert "AKIAIOSFODNN7EXAMPLX" not in beside(issue)["comments"][0]["body"]
 
     def test_a_comment_that_is_gone(self, issue):
         """Has status 404, like on a forge."""
         source = Local(issue)
         with pytest.raises(SourceError) as caught:
-            source.edit(next(source.find()).key, "7", "x")
+            source.edit_comment(next(source.find()).key, "7", "x")
         assert caught.value.status == 404
 
 
@@ -252,6 +252,6 @@ class TestStops:
         """The author of the file; files do not become others."""
         source = Local(issue)
         [item] = source.find()
-        assert source.user_of(item) == "alice"
-        assert source.linked(item) is None
+        assert source.find_user(item) == "alice"
+        assert source.find_linked(item) is None
         source.close()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from orihon import TaskKey
-from orihon.agent.sources import Arrivals
+from orihon.agent.sources import SeenComments
 from orihon.errors import SourceError, UsageError
 from support.code_hosts import Fault, Reply
 
@@ -70,7 +70,7 @@ class TestRateLimits:
         """A limit means that nothing was done, so also a new comment is repeated."""
         thing = desk.fake.add(1)
         desk.fake.faults.append(Fault(403, {"Retry-After": "3"}, LIMIT, match="^POST"))
-        desk.source.say(desk.key(1), "Hello.")
+        desk.source.add_comment(desk.key(1), "Hello.")
         assert len(thing.notes) == 1
         assert desk.slept == [3.0]
 
@@ -111,7 +111,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize(
         ("status", "hint"),
-        [(401, "wrong or has expired"), (403, "may not do this"), (404, "Check the key"), (410, "deleted")],
+        [(401, "wrong or has expired"), (403, "not allowed to do this"), (404, "Check the key"), (410, "deleted")],
     )
     def test_refusals_have_a_way_out(self, desk, status, hint):
         """401, 403, 404 and 410 are not repeated and say what to do."""
@@ -128,7 +128,7 @@ class TestTrouble:
     def test_answers_that_are_none(self, desk, body):
         """A page of a proxy, or JSON of another kind, is an error and not a crash."""
         desk.fake.faults.append(Fault(200, {}, body))
-        with pytest.raises(SourceError, match="something unexpected") as caught:
+        with pytest.raises(SourceError, match="unexpected content") as caught:
             desk.source.get(desk.key(1))
         assert "address" in caught.value.hint
 
@@ -168,7 +168,7 @@ class TestTheToken:
     def test_circles_end(self, desk):
         """Redirects without end are an error."""
         desk.fake.faults.extend(Fault(307, {"Location": "/again"}) for _ in range(9))
-        with pytest.raises(SourceError, match="circles"):
+        with pytest.raises(SourceError, match="redirects"):
             desk.source.get(desk.key(1))
         desk.fake.faults.clear()
 
@@ -231,7 +231,7 @@ class TestGitHub:
     def test_which_words_close(self, desk, body, number):
         """Only an issue of the same repository, in words that people see."""
         desk.fake.add(40, pull=True, body=body)
-        assert desk.source.linked(desk.key(40, pull=True)) == (desk.key(number) if number else None)
+        assert desk.source.find_linked(desk.key(40, pull=True)) == (desk.key(number) if number else None)
 
     def test_reviews_are_comments_too(self, desk):
         """Remarks on lines and the words of a review count, in the order of their times; those of bots do not."""
@@ -246,10 +246,10 @@ class TestGitHub:
         desk.fake.comment(thing, "ann", "Thanks.")
         bodies = ["Close.", "On login.py, line 7:\nOff by one.", "Please mend.", "Thanks."]
         assert [one.body for one in desk.source.get(key).comments] == bodies
-        arrivals = Arrivals()
-        assert len(arrivals.fresh(desk.source.get(key).comments)) == 4
+        seen = SeenComments()
+        assert len(seen.take_new(desk.source.get(key).comments)) == 4
         desk.fake.rewrite(remark, "Off by two.")
-        fresh = arrivals.fresh(desk.source.new_comments(key, arrivals.since))
+        fresh = seen.take_new(desk.source.list_comments(key, seen.since))
         assert [one.body for one in fresh] == ["On login.py, line 7:\nOff by two."]
 
     def test_an_author_who_left(self, desk):
@@ -264,8 +264,8 @@ class TestGitLab:
     def test_quick_actions_are_defused(self, desk, line):
         """What a model writes is never carried out as a command."""
         thing = desk.fake.add(1)
-        made = desk.source.say(desk.key(1), f"Done.\n{line}\nSee /usr/bin/env")
-        desk.source.edit(desk.key(1), made, f"{line}\n/usr/bin/env")
+        made = desk.source.add_comment(desk.key(1), f"Done.\n{line}\nSee /usr/bin/env")
+        desk.source.edit_comment(desk.key(1), made, f"{line}\n/usr/bin/env")
         lines = thing.notes[0].body.split("\n")
         assert lines[0].lstrip().startswith("\\/")
         assert lines[1] == "/usr/bin/env"
@@ -286,14 +286,14 @@ def test_the_fakes_are_held_to_their_descriptions(desk):
     assert any("answer" in problem for problem in desk.fake.problems)
     desk.fake.problems.clear()
     with pytest.raises(SourceError):
-        desk.source.client.send("POST", "/nowhere", {"x": 1}, again=False)
+        desk.source.client.send("POST", "/nowhere", {"x": 1}, idempotent=False)
     assert "not described" in desk.fake.problems[0]
     desk.fake.problems.clear()
 
 
 def test_the_extra_is_named_where_it_is_missing(desk, monkeypatch):
     """Without httpx2 a forge says what to install."""
-    monkeypatch.setattr("orihon.agent.sources.rest_client.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(UsageError, match="needs httpx2") as caught:
         desk.again()
     assert "orihon[agent]" in caught.value.hint
@@ -302,8 +302,8 @@ def test_the_extra_is_named_where_it_is_missing(desk, monkeypatch):
 def test_nothing_heavy_is_loaded_before_it_is_used():
     """Opening a source loads no HTTP library."""
     script = (
-        "import sys; from orihon.agent import user_settings; "
-        "from orihon.agent.sources import github, gitlab, local, progress; "
+        "import sys; from orihon.agent import progress_comment, user_settings; "
+        "from orihon.agent.sources import github, gitlab, local; "
         "print(sorted({'httpx2', 'httpcore2', 'ssl', 'asyncio', 'yaml'} & set(sys.modules)))"
     )
     assert (

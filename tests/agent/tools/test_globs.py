@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orihon.agent.sources.markdown import parse
+from orihon.agent.sources.local import parse_page
 from orihon.agent.tools import globs, list_files
-from orihon.agent.tools.diff import whole_lines
-from orihon.agent.tools.fuzzy_match import find_similar, nearest
-from orihon.agent.tools.globs import GlobError, compile_glob, ignored, rules_of
+from orihon.agent.tools.diff import render_full_lines
+from orihon.agent.tools.fuzzy_match import find_similar, suggest_piece
+from orihon.agent.tools.globs import GlobError, compile_glob, is_ignored, parse_gitignore
 from orihon.context.recall import _LINES
 from orihon.context.transcript import quoted
 from orihon.errors import ToolError
@@ -62,7 +62,7 @@ PATTERN = st.lists(PART, min_size=1, max_size=4).filter(lambda parts: parts[-1] 
 def test_what_fits_is_what_fits_slowly(pattern, path):
     """Name by name, and without ever going back inside a name."""
     assert compile_glob(pattern).matches(path) == fits_slowly(pattern, path)
-    assert ignored(path, rules_of(pattern, ""), directory=False) == fits_slowly(pattern, path)
+    assert is_ignored(path, parse_gitignore(pattern, ""), is_directory=False) == fits_slowly(pattern, path)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_no_pattern_takes_long(unit):
                 fits = str.isdigit
             for path in ("a" * 60, "a" * 255, deep, f"{deep}/{'a' * 255}", "ab" * 100):
                 fits(path)
-                ignored(path, rules_of(text, "x") + rules_of(text, ""), directory=True)
+                is_ignored(path, parse_gitignore(text, "x") + parse_gitignore(text, ""), is_directory=True)
 
 
 def test_the_pattern_of_the_report(desk):
@@ -116,7 +116,7 @@ def test_what_is_refused_is_explained(desk, text):
     """A pattern that stands for too much, or for nothing."""
     assert "cannot be read" in desk.refusal("list_files", glob=text)
     with pytest.raises(ToolError):
-        list_files.pattern_of(text)
+        list_files.parse_glob(text)
 
 
 def test_a_gitignore_without_end_is_read_to_a_point(make):
@@ -126,7 +126,7 @@ def test_a_gitignore_without_end_is_read_to_a_point(make):
     desk.put("a" * 60, "")
     desk.put("x.log", "")
     assert desk.do("list_files", glob="*").split() == [".gitignore", "a" * 60]
-    assert len(rules_of("x\n" * 100_000, "")) == globs.MAX_RULES
+    assert len(parse_gitignore("x\n" * 100_000, "")) == globs.MAX_RULES
 
 
 def test_blanks_in_ranges_of_lines(desk):
@@ -140,8 +140,8 @@ def test_blanks_in_ranges_of_lines(desk):
 def test_text_that_was_slow_to_read(tmp_path):
     """Lines of nothing but blanks, comments or headings cost no more than other text."""
     assert quoted("\n" * 300_000 + "  [USER]: x").endswith("  \\[USER]: x")
-    assert parse("# " * 100_000 + "x", "name").title.endswith("x")
-    assert parse("# The title ##\nbody", "name").title == "The title"
+    assert parse_page("# " * 100_000 + "x", "name").title.endswith("x")
+    assert parse_page("# The title ##\nbody", "name").title == "The title"
     (tmp_path / "a.txt").write_text("-" * 300_000 + "\n// TODO later\n")
     lines = {"-" * 300_000, "// TODO later"}
     assert find_placeholders(tmp_path, {"a.txt": lines}) == ["a.txt:2: // TODO later"]
@@ -151,16 +151,18 @@ def test_what_was_perhaps_meant_among_many():
     """Thousands of lines that all look find_similar are not compared letter by letter."""
     near = "".join(f"{number:x}" for number in range(75))
     lines = [near[turn:] + near[:turn] for turn in range(len(near))] * 100
-    assert nearest(near.replace("1", "z"), "\n".join(lines).encode()).startswith("The nearest is:")
-    assert nearest("b\n" + "a\n" * 9000, ("a\n" * 19_000).encode())
+    assert suggest_piece(near.replace("1", "z"), "\n".join(lines).encode()).startswith("The most similar lines are:")
+    assert suggest_piece("b\n" + "a\n" * 9000, ("a\n" * 19_000).encode())
     assert find_similar("basket.py", ["basket.py2", "ticket.py", "x"], limit=1) == ["basket.py2"]
     long = "".join(map(chr, range(0x4E00, 0x5E00)))
-    assert nearest("needle here\n" + long * 20, f"needle her\n{long * 20}\n".encode()).startswith("The nearest is:")
+    assert suggest_piece("needle here\n" + long * 20, f"needle her\n{long * 20}\n".encode()).startswith(
+        "The most similar lines are:"
+    )
 
 
 def test_a_difference_of_large_files():
     """What is too long to be compared line by line is shown as replaced."""
     old = "".join(f"{number % 300}\n" for number in range(60_000)).encode()
-    shown = whole_lines(old, b"x\n" + old[::-1])
+    shown = render_full_lines(old, b"x\n" + old[::-1])
     assert len(shown.splitlines()) == 61
     assert re.match(r"@@ -1,\d+ \+1,\d+ @@\n-0\n-1\n", shown)

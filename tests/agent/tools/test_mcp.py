@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import orihon
-from orihon.agent.tools.mcp import _free
+from orihon.agent.tools.mcp_servers import make_unique_name
 from orihon.errors import OrihonError
 from orihon.settings.schema import McpServer, Settings
 from orihon.settings.section import Secret
@@ -108,10 +108,10 @@ class TestBothTransports:
     def test_the_session_stays_open(self, over):
         """Every call reaches the same process, and the list is asked for once."""
         assert len({over.do("test_pid") for _ in range(3)}) == 1
-        link = over.box.servers._hub._links["test"]
-        before = link._tools
+        connection = over.box.servers._connections["test"]
+        before = connection._tools
         assert over.box.schemas == over.box.schemas
-        assert link._tools is before
+        assert connection._tools is before
 
     def test_names_that_no_provider_takes_are_made_plain(self, over):
         """They are still those of one tool each."""
@@ -124,7 +124,7 @@ class TestBothTransports:
         """The session can be used again at once."""
         desk = make(servers=[msgspec.structs.replace(server, timeout_seconds=8.0)])
         assert desk.do("test_add", a=1, b=1) == "2"
-        desk.box.servers._hub._links["test"]._session._client.session._session_read_timeout_seconds = 0.5
+        desk.box.servers._connections["test"]._session._ready.result().session._session_read_timeout_seconds = 0.5
         said = desk.refusal("test_slow", marker=str(tmp_path / "slow"))
         assert "did not answer slow within" in said
         until((tmp_path / "slow.cancelled").exists, "the server was not told")
@@ -188,7 +188,7 @@ class TestCrashes:
         desk = make(servers=[stdio()])
         said = desk.refusal("test_count", file=str(tmp_path / "count"))
         assert "ended while it ran count" in said
-        assert "What it had done until then is not known." in said
+        assert "How far it got is not known." in said
         assert (tmp_path / "count").read_text() == "x\n"
         assert desk.do("test_add", a=1, b=2) == "3"
 
@@ -289,17 +289,17 @@ def test_two_servers_with_the_same_tools_are_told_apart(make):
     assert desk.do("one_pid") != desk.do("two_pid")
     names = [schema["function"]["name"] for schema in desk.box.schemas]
     assert len(names) == len(set(names))
-    assert _free("a_b", {"a_b"}) not in {"a_b", _free("a_b", set())}
-    assert len(_free("x" * 200, ())) <= 64
-    assert _free("read", {"read"}) != "read"
+    assert make_unique_name("a_b", {"a_b"}) not in {"a_b", make_unique_name("a_b", set())}
+    assert len(make_unique_name("x" * 200, ())) <= 64
+    assert make_unique_name("read", {"read"}) != "read"
 
 
 def test_nothing_is_started_before_it_is_needed(make):
     """Neither a thread nor a process, nor is the SDK imported."""
     desk = make(servers=[stdio()])
-    assert desk.box.servers._hub is None
+    assert desk.box.servers._connections == {}
     assert desk.do("list_files")
-    assert desk.box.servers._hub is None
+    assert desk.box.servers._connections == {}
 
 
 def test_a_task_uses_a_server(make):

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.agent.tools.environment import reduced
-from orihon.agent.tools.shell import HEAD_BYTES, TAIL_BYTES, Output, plain
+from orihon.agent.tools.shell import HEAD_BYTES, TAIL_BYTES, Output, clean_output, filter_environ
 from orihon.errors import ToolError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc is needed to find who left the group")
@@ -128,8 +127,8 @@ class TestBounds:
 
     def test_lines_that_are_written_over_are_shown_once(self):
         """A progress bar is its last state."""
-        assert plain(b"1%\r50%\r100%\nok\r\n") == "100%\nok\n"
-        assert plain(b"\x1b]0;title\x07a\x1b[1;32mb\x1b[0m") == "ab"
+        assert clean_output(b"1%\r50%\r100%\nok\r\n") == "100%\nok\n"
+        assert clean_output(b"\x1b]0;title\x07a\x1b[1;32mb\x1b[0m") == "ab"
 
 
 class TestTime:
@@ -310,7 +309,7 @@ class TestEnvironment:
 
     def test_secrets_are_left_out(self):
         """By their names or by their looks; the rest stays as it is."""
-        kept = reduced(self.SECRETS | self.HARMLESS)
+        kept = filter_environ(self.SECRETS | self.HARMLESS)
         assert not kept.keys() & self.SECRETS.keys()
         assert {name: kept[name] for name in self.HARMLESS} == self.HARMLESS
 

@@ -107,7 +107,7 @@ class TestRead:
         while True:
             text = desk.do("read", path="x", lines=lines)
             seen += [int(number) for number in re.findall(r"^ *(\d+)\t", text, re.MULTILINE)]
-            more = re.search(r'go on with lines="(\d+-)"', text)
+            more = re.search(r'continue with lines="(\d+-)"', text)
             if more is None:
                 break
             assert f"of {2 * PAGE_LINES + 9:,};" in text
@@ -120,12 +120,12 @@ class TestRead:
         text = desk.do("read", path="x.js")
         assert len(text) < 2 * PAGE_BYTES
         assert "(96,001 more bytes in this line)" in text
-        assert 'go on with lines="' in text
+        assert 'continue with lines="' in text
 
     def test_binaries_are_refused(self, desk):
         """With a way to look at them all the same."""
         desk.put("x.bin", b"\x7fELF\0\0\0")
-        assert "is binary (7 bytes); use the shell" in desk.refusal("read", path="x.bin")
+        assert "is binary (7 bytes); inspect it in the shell" in desk.refusal("read", path="x.bin")
 
     def test_pictures_are_shown(self, desk):
         """As parts that the log can hold."""
@@ -142,10 +142,10 @@ class TestRead:
         desk.put("bom", "\ufeffone\r\ntwo\r\n")
         assert desk.do("read", path="bom") == "     1\tone\n     2\ttwo"
         desk.put("latin", "caf\u00e9\n".encode("latin-1"))
-        assert "stands for bytes that are not" in desk.do("read", path="latin")
+        assert "stands for other bytes" in desk.do("read", path="latin")
         desk.put("empty", "")
         assert desk.do("read", path="empty") == "The file is empty."
-        assert "behind its end" in desk.do("read", path="bom", lines="9-")
+        assert "past its end" in desk.do("read", path="bom", lines="9-")
 
     def test_a_wrong_name_is_answered_with_a_near_one(self, desk):
         """Models misremember names."""
@@ -157,7 +157,7 @@ class TestRead:
 class TestWrite:
     def test_a_new_file_gets_its_directories(self, desk):
         """And the mode that the umask says."""
-        assert desk.do("write", path="a/b/c.txt", content="hi\n") == "Made a/b/c.txt: 1 line."
+        assert desk.do("write", path="a/b/c.txt", content="hi\n") == "Created a/b/c.txt: 1 line."
         umask = os.umask(0)
         os.umask(umask)
         assert stat.S_IMODE((desk.root / "a/b/c.txt").stat().st_mode) == 0o666 & ~umask
@@ -198,13 +198,13 @@ class TestWrite:
         """While a person thinks about the question, another program writes."""
         desk = make(approve="ask", ask=lambda _: bool((desk.root / "x").write_text("theirs, later")))
         place = desk.put("x", "old")
-        assert "was changed by somebody else" in desk.refusal("edit", path="x", old="old", new="ours")
+        assert "was changed by another program" in desk.refusal("edit", path="x", old="old", new="ours")
         assert place.read_text() == "theirs, later"
 
     def test_a_file_that_came_meanwhile_is_not_overwritten(self, make):
         """The same for one that was not there."""
         desk = make(approve="ask", ask=lambda _: bool((desk.root / "x").write_text("theirs")))
-        assert "was changed by somebody else" in desk.refusal("write", path="x", content="ours")
+        assert "was changed by another program" in desk.refusal("write", path="x", content="ours")
         assert (desk.root / "x").read_text() == "theirs"
 
 
@@ -227,9 +227,9 @@ class TestEdit:
     @pytest.mark.parametrize(
         ("old", "said"),
         [
-            ("def first():\n  return 1", "Only the white space differs; there it is:\n     4\tdef first():"),
-            ("def frist():\n    return 1", "The nearest is:\n     4\tdef first():\n     5\t    return 1"),
-            ("completely different words", "Nothing in it is like that"),
+            ("def first():\n  return 1", "Only the white space differs:\n     4\tdef first():"),
+            ("def frist():\n    return 1", "The most similar lines are:\n     4\tdef first():\n     5\t    return 1"),
+            ("completely different words", "Nothing in it is similar"),
             ("   \n", "Read the file"),
         ],
     )
@@ -358,7 +358,7 @@ class TestSearch:
         """Python cannot interrupt an expression; a process can be ended."""
         desk.put("x", "a" * 60 + "b\n")
         with pytest.raises(ToolError, match=r"was stopped after 0\.5 s"):
-            searching.search(desk.box.workspace, Search(r"(a+)+$"), desk.box.environ, seconds=0.5)
+            searching.search(desk.box.workspace, Search(r"(a+)+$"), desk.box.environ, max_seconds=0.5)
 
     def test_a_pattern_is_compiled_where_the_limit_holds(self, desk):
         """Some patterns take longer to compile than to match; no pattern is without bound."""
@@ -366,9 +366,9 @@ class TestSearch:
         slow = "(?i)" + "[\x01-\U0010ffff]" * 390
         before = time.process_time()
         with pytest.raises(ToolError, match=r"was stopped after 0\.2 s"):
-            searching.search(desk.box.workspace, Search(slow), desk.box.environ, seconds=0.2)
+            searching.search(desk.box.workspace, Search(slow), desk.box.environ, max_seconds=0.2)
         assert time.process_time() - before < 1  # of this process; to compile it takes several seconds
-        assert "2,000 are allowed" in desk.refusal("search", pattern=slow * 2)
+        assert "the maximum is 2,000" in desk.refusal("search", pattern=slow * 2)
         assert "No line matches" in desk.do("search", pattern="b" * 2000)
 
     def test_a_pattern_that_is_none_is_explained(self, desk):
@@ -401,9 +401,9 @@ class TestSearch:
     )
     def test_any_pattern_fits_or_does_not(self, pattern, path):
         """No glob and no line of a .gitignore makes it fail."""
-        globs.ignored(path, globs.rules_of(pattern, "x"), directory=True)
+        globs.is_ignored(path, globs.parse_gitignore(pattern, "x"), is_directory=True)
         try:
-            list_files.pattern_of(pattern)
+            list_files.parse_glob(pattern)
         except ToolError as error:
             assert "cannot be read" in str(error)
 
@@ -434,9 +434,9 @@ class TestSearch:
         patterns += ["d/e/*.c", "*", "!a", "d/e", "f[]]x", "**/foo", "foo/**"]
         for pattern in patterns:
             desk.put(".gitignore", f"{pattern}\n")
-            listed = set(list_files._known_to_git(desk.box.workspace, ".", desk.box.environ))
+            listed = set(list_files._list_by_git(desk.box.workspace, ".", desk.box.environ))
             with desk.box.workspace.open_directory(".") as (fd, _):
-                walked = set(list_files._walked(desk.box.workspace, ".", fd))
+                walked = set(list_files._walk(desk.box.workspace, ".", fd))
             assert walked == listed, pattern
 
 
@@ -486,7 +486,7 @@ class TestApproval:
     def test_without_a_terminal_the_answer_is_no(self, make):
         """And a hint says what to do about it."""
         desk = make(approve="ask")
-        with pytest.raises(ToolError, match="Nobody is there to allow") as caught:
+        with pytest.raises(ToolError, match="There is no one to allow") as caught:
             desk.do("shell", command="touch ran")
         assert "--approve" in caught.value.hint
         assert os.listdir(desk.root) == []

@@ -72,7 +72,7 @@ class TestMessages:
         """A tool call that needs approval is refused."""
         table.script(SHELL, "As you like.")
         face = table.sit(face=Typist("do it", interactive=False))
-        assert "Nobody is there" in messages(engine, face.chat)[2][1]
+        assert "There is no one to allow" in messages(engine, face.chat)[2][1]
 
     def test_an_unused_conversation_without_a_name_is_deleted(self, table, engine):
         table.sit("/help", name="")

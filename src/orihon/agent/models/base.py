@@ -1,4 +1,4 @@
-"""What the agent expects of a model, and what a reply says about its own end."""
+"""The contract of a model."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any, Protocol
 
 from orihon.task.window import Window
 
-Tell = Callable[[str], None]
+OnText = Callable[[str], None]
 
-RESTART_NOTICE = "\n[broken off; once more]\n"  # told before a reply that begins anew
+RESTART_NOTICE = "\n[interrupted; starting again]\n"  # precedes the text of a repeated attempt
 
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 
 
 class Model(Protocol):
-    """Something that answers."""
+    """Answers windows and prompts."""
 
     @property
     def name(self) -> str:
-        """What `open_model` knows it by, such as `openai:gpt-4o`."""
+        """The name that `open_model` takes, such as `openai:gpt-4o`."""
 
-    def reply(self, window: Window, *, on_text: Tell | None = None) -> Any:
-        """The whole reply, as `task.add_reply` takes it; `tell` gets pieces of its text while they come."""
+    def reply(self, window: Window, *, on_text: OnText | None = None) -> Any:
+        """Return the complete reply, as `task.add_reply` takes it. `on_text` receives its text as it arrives."""
 
     def ask(self, prompt: str, *, schema: dict[str, Any] | None = None) -> str:
-        """The answer to one prompt, without tools and without a history; JSON by `schema` where that is offered."""
+        """Return the answer to one prompt, without tools or history; JSON if a `schema` is given."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 def was_cut(reply: dict[str, Any]) -> bool:
-    """Whether the model ran out of tokens before it was done.
+    """Return whether the model ran out of tokens.
 
-    Its text is half a text then. A call that was cut has arguments that are no JSON: `task.pending_calls()` answers
-    it with an error that the model reads, and it is never run.
+    The text of such a reply is incomplete. A call that was cut has arguments that are not JSON:
+    `task.pending_calls()` answers it with an error for the model, and it never runs.
     """
     if "choices" in reply:
         return any(choice.get("finish_reason") in _CUT for choice in reply["choices"])

@@ -1,9 +1,8 @@
-"""Replies on disk, by what was asked: a run that is repeated word for word costs nothing. Off unless a place is given.
+"""A directory of replies, by request: repeating a run word for word costs nothing. Off unless a directory is given.
 
-The key is the hash of the model and of the whole request: messages, tools and parameters. The request itself is not
-kept. Only whole replies are; one with something in it that looks like a secret is not. A reply comes back exactly as it
-was, with its usage, so that a repeated run counts, calibrates and folds as the first one did; the log says (debug) that
-nothing was spent. What cannot be read or written is as if it were not there.
+The key is the hash of the model and the complete request: messages, tools and parameters. The request itself is not
+stored. Only complete replies without secrets are. A reply comes back unchanged, with its usage, so that a repeated run
+counts, calibrates and folds as the first one did. A file that cannot be read or written is ignored.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class ReplyCache:
             warn_if_open(directory)
 
     def get(self, model: str, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply to exactly this request, if it was given before."""
-        key = _key(model, request)
+        """Return the cached reply to exactly this request, or None."""
+        key = _make_key(model, request)
         try:
-            with directory_handle(self.directory) as place:
-                kept = json.loads(read_file(f"{key}.json", place))
-            reply: dict[str, Any] | None = kept["reply"] if kept["key"] == key else None
+            with directory_handle(self.directory) as dir_fd:
+                entry = json.loads(read_file(f"{key}.json", dir_fd))
+            reply: dict[str, Any] | None = entry["reply"] if entry["key"] == key else None
         except FileNotFoundError:
             return None
         except (OSError, StoreError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -56,12 +55,11 @@ class ReplyCache:
         return reply
 
     def put(self, model: str, request: dict[str, Any], reply: dict[str, Any]) -> None:
-        """Keep a reply."""
-        kept = [model, reply]
-        if self.sanitiser.value(kept) != kept:
-            log.debug("The reply of %s holds something secret and is not cached", model)
+        """Store a reply, unless it contains a secret."""
+        if self.sanitiser.value([model, reply]) != [model, reply]:
+            log.debug("The reply of %s contains a secret and is not cached", model)
             return
-        key = _key(model, request)
+        key = _make_key(model, request)
         data = json.dumps({"key": key, "model": model, "reply": reply}, ensure_ascii=False).encode("utf-8", "replace")
         try:
             self._write(f"{key}.json", data)
@@ -69,19 +67,19 @@ class ReplyCache:
             log.warning("A reply could not be cached in %s: %s", self.directory, error)
 
     def _write(self, name: str, data: bytes) -> None:
-        temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"  # several may have asked the same
-        with directory_handle(self.directory) as place:
-            fd = create_file(temporary, place)
+        temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"  # others may write the same reply now
+        with directory_handle(self.directory) as dir_fd:
+            fd = create_file(temporary, dir_fd)
             try:
                 write_all(fd, data)
             except OSError:
-                os.unlink(temporary, dir_fd=place)
+                os.unlink(temporary, dir_fd=dir_fd)
                 raise
             finally:
                 os.close(fd)
-            os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
+            os.replace(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
 
-def _key(model: str, request: dict[str, Any]) -> str:
-    asked = json.dumps([model, request], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(asked.encode()).hexdigest()
+def _make_key(model: str, request: dict[str, Any]) -> str:
+    content = json.dumps([model, request], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()

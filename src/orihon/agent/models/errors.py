@@ -1,46 +1,80 @@
-"""What went wrong between us and a provider, in our words: one place for all exceptions of the SDKs and of HTTP.
+"""Translate every failure of a provider, an SDK or HTTP into a ModelError.
 
-Tried again: 408, 409, 429, 5xx, no connection, silence, a stream that breaks off, an answer that cannot be read, and
-failures that a provider reports in the middle of a stream. Not tried again: every other 4xx, and a 429 that says that
-the money is used up. The provider's words are quoted, masked and cut; its exceptions are not chained, because they hold
-the request with its key.
+Worth a retry: 408, 409, 429, 5xx, no connection, silence, a stream that breaks off, an unreadable answer, and failures
+that a provider reports inside a stream. Not worth a retry: every other 4xx, and a 429 for an account without credit.
+The provider's message is quoted, masked and shortened. Its exceptions are not chained, because they hold the request
+with its key.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, NamedTuple
 
-import httpx2
-
-from orihon.agent.models.overflow import is_overflow
-from orihon.agent.models.patience import Failure, told_seconds
 from orihon.errors import ContextOverflow, ModelError, UsageError
 from orihon.redaction import KnownSecrets, mask
+from orihon.retry import parse_retry_after
 
-MAX_WORDS_CHARS = 400
-FIRST_ERROR, SERVERS_FAULT = 400, 500  # of the statuses of HTTP
+MAX_QUOTED_CHARS = 400
+FIRST_ERROR, FIRST_SERVER_ERROR = 400, 500  # HTTP statuses
 
-_AGAIN = frozenset({408, 409, 429})
-_SPENT = frozenset({"insufficient_quota", "billing_error", "billing_not_active"})
-_OUR_FAULT = frozenset({"invalid_request_error", "authentication_error", "permission_error", "not_found_error"})
+_RETRYABLE = frozenset({408, 409, 429})
+_NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_not_active"})
+_CLIENT_ERRORS = frozenset({"invalid_request_error", "authentication_error", "permission_error", "not_found_error"})
+_OVERFLOW_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length"}
+)
+_OVERFLOW_MESSAGES = re.compile(
+    r"""
+      context_length_exceeded                               # OpenAI, and gateways that pass its code on as text
+    | maximum\ context\ length                              # OpenAI, vLLM, OpenRouter, Mistral
+    | exceeds?\ the\ context\ (?:window|length)             # OpenAI Responses, Ollama
+    | exceed(?:s|ed)?\ (?:the\ )?max(?:imum)?\ context      # Ollama
+    | prompt\ (?:is\ )?too\ long                            # Anthropic, Ollama
+    | exceed\ context\ limit                                # Anthropic: input length and `max_tokens`
+    | exceeds\ the\ maximum\ (?:allowed\ )?(?:size|number\ of\ bytes)   # Anthropic: 413
+    | longer\ than\ the\ maximum\ model\ length             # vLLM
+    | max_tokens\ must\ be\ at\ least\ 1,\ got\ -           # vLLM: the prompt leaves no room for a reply
+    | available\ context\ size                              # llama.cpp
+    | exceed\ context\ window                               # llama-cpp-python
+    | tokens\ to\ keep\ from\ the\ initial\ prompt          # LM Studio
+    | trying\ to\ keep\ the\ first\ \d+\ tokens             # LM Studio
+    | n_keep\b.*n_ctx\b                                     # LM Studio
+    | input\ is\ too\ long                                  # Bedrock
+    | input\ token\ count\b.*\bexceeds                      # Gemini
+    | reduce\ the\ length\ of\ (?:the\ |your\ )?(?:messages|prompt|input)   # Groq and others
+    | request\ too\ large\b.*\btokens\ must\ be\ reduced    # OpenAI: one request above the limit of a minute
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)  # raised while reading an unexpected answer
 
 
-class Account(NamedTuple):
-    """Who is asked, and where its settings stand."""
+class ProviderInfo(NamedTuple):
+    """A provider, as error messages describe it."""
 
     name: str  # openai:gpt-4o
     section: str  # llm.openai
-    variable: str  # of the environment, for the key; empty when it needs none
-    address: str  # as people may see it
-    known: KnownSecrets = KnownSecrets(())
+    variable: str  # environment variable of the key; empty if no key is needed
+    address: str  # as it may be shown
+    secrets: KnownSecrets = KnownSecrets(())
 
-    def knowing(self, *keys: str | None) -> Account:
-        """The account with its keys, which must not be quoted."""
-        return self._replace(known=KnownSecrets.gather({}, [key for key in keys if key]))
+    def with_keys(self, *keys: str | None) -> ProviderInfo:
+        """Return a copy that knows the keys, so that they are never quoted."""
+        return self._replace(secrets=KnownSecrets.gather({}, [key for key in keys if key]))
 
 
-class Told(Exception):
+class FailedAttempt(Exception):
+    """One attempt failed: the error to raise, the provider's message, and the pause it asks for."""
+
+    def __init__(self, error: ModelError, *, text: str = "", retry_after: float | None = None) -> None:
+        super().__init__(error.message)
+        self.error, self.text, self.retry_after = error, text, retry_after
+
+
+class ReportedError(Exception):
     """An answer with status 200 that reports a failure."""
 
     def __init__(self, body: Any) -> None:
@@ -48,111 +82,108 @@ class Told(Exception):
         self.body = body
 
 
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)  # what reading a strange answer ends in
-_PROVIDERS = (Told, httpx2.HTTPError, httpx2.StreamError, OSError, *UNREADABLE)
+def is_overflow(text: str, *codes: str) -> bool:
+    """Return whether a provider's message or code says that the request is longer than the model's window."""
+    return not _OVERFLOW_CODES.isdisjoint(codes) or _OVERFLOW_MESSAGES.search(text) is not None
 
 
-def failure_of(error: Exception, account: Account) -> Failure:
-    """The failure that this exception means; what is none of the provider's is raised."""
-    if not isinstance(error, _PROVIDERS) and not hasattr(error, "body"):  # which every error of the SDKs has
+def make_failure(error: Exception, provider: ProviderInfo) -> FailedAttempt:
+    """Return the failure behind an exception; re-raise an exception that the provider did not cause."""
+    import httpx2  # noqa: PLC0415 - scripted models use `is_overflow` without the extra `agent`
+
+    causes = (ReportedError, httpx2.HTTPError, httpx2.StreamError, OSError, *UNREADABLE)
+    if not isinstance(error, causes) and not hasattr(error, "body"):  # all errors of the SDKs have a body
         raise error
-    response = getattr(error, "response", None)
     status = int(getattr(error, "status_code", 0) or 0)
     body = getattr(error, "body", None)
-    if status < FIRST_ERROR and not isinstance(error, Told) and not body:
-        return _broken(error, account)
-    words = mask(_words(body) or str(error), known=account.known)[:MAX_WORDS_CHARS]
-    inner = _inner(body)
+    if status < FIRST_ERROR and not isinstance(error, ReportedError) and not body:
+        return _make_connection_failure(error, provider)
+    text = mask(_find_message(body) or str(error), known=provider.secrets)[:MAX_QUOTED_CHARS]
+    inner = _unwrap_error(body)
     codes = [str(inner.get(name) or "") for name in ("code", "type", "status")]
     status = next((int(code) for code in codes if status < FIRST_ERROR and code.isdecimal()), status)
-    if is_overflow(words, *codes):
-        return Failure(ContextOverflow(f"{account.name} finds the request too long: {_sentence(words)}"), words=words)
-    headers = getattr(response, "headers", {})
-    again = _is_worth_a_try(status, codes) and headers.get("x-should-retry") != "false"
-    answered = f"answered {status}" if status >= FIRST_ERROR else "reports a failure"
-    told = told_seconds(headers, time.time()) if again else None
-    return Failure(
-        ModelError(
-            f"{account.name} {answered}: {_sentence(words)}", hint=_hint(status, codes, account), retryable=again
-        ),
-        words=words,
-        told_seconds=told,
+    if is_overflow(text, *codes):
+        overflow = ContextOverflow(f"{provider.name} rejected the request as too long: {_end_sentence(text)}")
+        return FailedAttempt(overflow, text=text)
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    retryable = _is_retryable(status, codes) and headers.get("x-should-retry") != "false"
+    verb = f"answered {status}" if status >= FIRST_ERROR else "reports a failure"
+    message = f"{provider.name} {verb}: {_end_sentence(text)}"
+    return FailedAttempt(
+        ModelError(message, hint=_find_hint(status, codes, provider), retryable=retryable),
+        text=text,
+        retry_after=parse_retry_after(headers, time.time()) if retryable else None,
     )
 
 
-def no_key(account: Account) -> UsageError:
-    """Nobody gave a key."""
+def make_missing_key_error(provider: ProviderInfo) -> UsageError:
+    """Return the error for a provider without a key."""
     return UsageError(
-        f"There is no key for {account.name}.",
-        hint=f"Set {account.variable} in the environment, or `{account.section}.api_key` in config.yaml.",
+        f"There is no key for {provider.name}.",
+        hint=f"Set {provider.variable} in the environment, or `{provider.section}.api_key` in config.yaml.",
     )
 
 
-def unreadable(account: Account, what: str) -> Failure:
-    """An answer came, but no reply."""
-    sentence = f"The answer of {account.name} {what}."
-    return Failure(
-        ModelError(
-            sentence, hint=f"If it stays so, check `{account.section}.base_url`: {account.address}.", retryable=True
-        )
-    )
+def make_unreadable_failure(provider: ProviderInfo, reason: str) -> FailedAttempt:
+    """Return the failure for an answer that is not a reply."""
+    hint = f"If this persists, check `{provider.section}.base_url`: {provider.address}."
+    return FailedAttempt(ModelError(f"The answer of {provider.name} {reason}.", hint=hint, retryable=True))
 
 
-def _broken(error: Exception, account: Account) -> Failure:
-    """No answer, or one that broke off."""
-    # the SDKs wrap what HTTP raises, but not in the middle of a stream
+def _make_connection_failure(error: Exception, provider: ProviderInfo) -> FailedAttempt:
+    """Return the failure for a missing or interrupted answer."""
+    import httpx2  # noqa: PLC0415
+
+    # the SDKs wrap the exceptions of HTTP, but not inside a stream
     cause = error if isinstance(error, httpx2.HTTPError) else error.__cause__ or error
     hint = ""
     if isinstance(cause, httpx2.TimeoutException):
-        sentence = f"{account.name} did not answer in time."
-        hint = "A model that needs long to begin needs a larger `llm.stall_seconds`."
+        message = f"{provider.name} did not answer in time."
+        hint = "A model that is slow to start needs a larger `llm.stall_seconds`."
     elif isinstance(cause, httpx2.RemoteProtocolError | httpx2.ReadError):
-        sentence = f"The connection to {account.name} broke off."
+        message = f"The connection to {provider.name} broke off."
     elif isinstance(cause, UNREADABLE):
-        return unreadable(account, f"cannot be read ({type(cause).__name__})")
+        return make_unreadable_failure(provider, f"cannot be read ({type(cause).__name__})")
     else:
-        why = mask(str(cause), known=account.known)[:MAX_WORDS_CHARS] or type(cause).__name__
-        sentence = f"{account.name} cannot be reached at {account.address}: {_sentence(why)}"
-        hint = f"See whether it runs there; `{account.section}.base_url` is the address."
-    return Failure(ModelError(sentence, hint=hint, retryable=True))
+        reason = mask(str(cause), known=provider.secrets)[:MAX_QUOTED_CHARS] or type(cause).__name__
+        message = f"{provider.name} cannot be reached at {provider.address}: {_end_sentence(reason)}"
+        hint = f"Check that it runs there; `{provider.section}.base_url` is the address."
+    return FailedAttempt(ModelError(message, hint=hint, retryable=True))
 
 
-def _is_worth_a_try(status: int, codes: list[str]) -> bool:
-    if not _SPENT.isdisjoint(codes):
+def _is_retryable(status: int, codes: list[str]) -> bool:
+    if not _NO_CREDIT.isdisjoint(codes):
         return False
-    if status < FIRST_ERROR:  # it began to answer, so it had nothing against the request
-        return _OUR_FAULT.isdisjoint(codes)
-    return status in _AGAIN or status >= SERVERS_FAULT
+    if status < FIRST_ERROR:  # the answer had begun, so the request was accepted
+        return _CLIENT_ERRORS.isdisjoint(codes)
+    return status in _RETRYABLE or status >= FIRST_SERVER_ERROR
 
 
-def _hint(status: int, codes: list[str], account: Account) -> str:
-    if not _SPENT.isdisjoint(codes):
-        return "The account has no credit left; the task can be resumed when it has."
+def _find_hint(status: int, codes: list[str], provider: ProviderInfo) -> str:
+    if not _NO_CREDIT.isdisjoint(codes):
+        return "The account has no credit left; resume the task when it has."
     if status in {401, 403}:
-        where = f"`{account.section}.api_key`"
-        return f"Check {where} or {account.variable}." if account.variable else f"Check {where}."
+        variable = f" or {provider.variable}" if provider.variable else ""
+        return f"Check `{provider.section}.api_key`{variable}."
     if status in {404, 405}:
-        return f"Check the name of the model, and `{account.section}.base_url`: {account.address}."
-    if status in _AGAIN:
-        return "Wait a while, and resume the task; nothing is lost."
-    return ""
+        return f"Check the name of the model, and `{provider.section}.base_url`: {provider.address}."
+    return "Wait, then resume the task; nothing is lost." if status in _RETRYABLE else ""
 
 
-def _inner(body: Any) -> dict[str, Any]:
+def _unwrap_error(body: Any) -> dict[str, Any]:
     inner = body.get("error", body) if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
 
 
-def _words(body: Any) -> str:
-    """What the provider says, wherever it says it."""
+def _find_message(body: Any) -> str:
     if isinstance(body, str):
-        return "(a page of HTML)" if body.lstrip().startswith("<") else " ".join(body.split())
+        return "(an HTML page)" if body.lstrip().startswith("<") else " ".join(body.split())
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, str):
         return error
-    inner = _inner(body)
+    inner = _unwrap_error(body)
     return next((" ".join(str(inner[name]).split()) for name in ("message", "detail", "msg") if inner.get(name)), "")
 
 
-def _sentence(words: str) -> str:
-    return words if words.endswith((".", "!", "?")) else f"{words}."
+def _end_sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

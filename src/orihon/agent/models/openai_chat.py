@@ -1,7 +1,8 @@
-"""OpenAI's chat completions, and everything that speaks like them: Ollama, LM Studio, vLLM, llama.cpp, gateways.
+"""OpenAI's chat completions, and every server with that API: Ollama, LM Studio, vLLM, llama.cpp, gateways.
 
-They differ in small things, which are settled once for each client: how the length of a reply is called, and whether
-usage in a stream and answers by a schema are known. A stream is whole when a choice has said why it finished.
+Servers differ in the name of the reply's limit, and in whether they know usage in streams and answers by a schema; the
+client learns this from their refusals. A stream is complete after a `finish_reason`. Streams are joined here because
+the SDK's accumulator fails on servers that do not number calls as OpenAI does (docs/adr/0010).
 """
 
 from __future__ import annotations
@@ -9,197 +10,159 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
 import openai
 
-from orihon.agent.models.client import Request
-from orihon.agent.models.errors import Account, Told, no_key
-from orihon.agent.models.patience import Patience
-from orihon.settings.section import Secret
+from orihon.agent.models.client import UNFINISHED, ModelOptions, RemoteModel, Request, append_schema
+from orihon.agent.models.errors import ReportedError, make_missing_key_error
 from orihon.task.window import Window
 
-CONNECT_SECONDS = 15.0
-NO_KEY = "none"  # what servers are sent that need no key, because the SDK wants one
-UNFINISHED = (
-    "{"  # the arguments of a call that was cut before they began; no arguments at all would mean an empty object
-)
+NO_KEY = "none"  # the SDK requires a key, servers of one's own do not
 
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
-_PIECES = ("text", "summary", "data")
+_DETAIL_TEXTS = ("text", "summary", "data")
+_OPTIONAL = {"stream_options": ("stream_options",), "response_format": ("response_format", "json_schema")}
 
 
-class OpenAIChat:
-    """Speaks to one server about one model."""
+class OpenAIChat(RemoteModel):
+    """One model of one server."""
 
-    def __init__(
-        self,
-        model: str,
-        account: Account,
-        patience: Patience,
-        *,
-        base_url: str = "",
-        api_key: Secret | None = None,
-        max_tokens: int = 0,
-        tools: bool = True,
-    ) -> None:
-        self.model, self.max_tokens, self.offers_tools = model, max_tokens, tools
-        options: dict[str, Any] = {"max_retries": 0, "timeout": timeouts(patience), "base_url": base_url or None}
+    def __init__(self, options: ModelOptions) -> None:
+        super().__init__(options)
+        api_key = options.api_key.reveal() if options.api_key is not None else None
         try:
-            self.client = openai.OpenAI(api_key=api_key.reveal() if api_key is not None else None, **options)
+            self.client = openai.OpenAI(api_key=api_key, **self._client_options())
         except openai.OpenAIError:
-            if not base_url:
-                raise no_key(account) from None
-            self.client = openai.OpenAI(api_key=NO_KEY, **options)
-        self.account = account.knowing(self.client.api_key)
-        # OpenAI's newer models refuse the old name, and other servers do not know the new one
-        self._new_name = not base_url
-        self._unknown: set[str] = set()
+            if not options.base_url:
+                raise make_missing_key_error(self.provider) from None
+            self.client = openai.OpenAI(api_key=NO_KEY, **self._client_options())
+        self.provider = self.provider.with_keys(self.client.api_key)
+        # newer models of OpenAI refuse `max_tokens`; other servers do not know `max_completion_tokens`
+        self._uses_new_limit = not options.base_url
+        self._refused: set[str] = set()
 
-    def request(self, window: Window) -> Request:
-        """The messages and tools of a window."""
-        tools = window.tools() if self.offers_tools else []
-        request = self._body(window.openai(), window.reserved_output or self.max_tokens)
+    def build_request(self, window: Window) -> Request:
+        tools = window.tools() if self.options.offers_tools else []
+        request = self._make_body(window.openai(), window.reserved_output)
         return request | {"tools": tools} if tools else request
 
-    def question(self, prompt: str, schema: dict[str, Any] | None) -> Request:
-        """One message of a user's, and the form of the answer."""
-        request = self._body([{"role": "user", "content": prompt}], self.max_tokens)
+    def build_question(self, prompt: str, schema: dict[str, Any] | None) -> Request:
+        request = self._make_body([{"role": "user", "content": prompt}])
         if schema is None:
             return request
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
         return request | {"response_format": form}
 
-    def _body(self, messages: list[dict[str, Any]], max_tokens: int) -> Request:
-        body: Request = {"model": self.model, "messages": messages, "stream_options": {"include_usage": True}}
-        return body | {"max_tokens": max_tokens} if max_tokens else body
+    def _make_body(self, messages: list[dict[str, Any]], max_tokens: int = 0) -> Request:
+        body = {"model": self.options.model, "messages": messages, "stream_options": {"include_usage": True}}
+        limit = max_tokens or self.options.max_tokens
+        return body | {"max_tokens": limit} if limit else body
 
-    def fits(self, request: Request, words: str) -> bool:
-        """Whether the server complains of something that can be left out or called otherwise."""
-        if "max_completion_tokens" in words and "max_tokens" in request and not self._new_name:
-            self._new_name = True
+    def adapt(self, request: Request, refusal: str) -> bool:
+        if "max_completion_tokens" in refusal and "max_tokens" in request and not self._uses_new_limit:
+            self._uses_new_limit = True
             return True
-        named = {"stream_options": ("stream_options",), "response_format": ("response_format", "json_schema")}
         refused = {
             name
-            for name, marks in named.items()
-            if name in request and name not in self._unknown and any(mark in words for mark in marks)
+            for name, marks in _OPTIONAL.items()
+            if name in request and name not in self._refused and any(mark in refusal for mark in marks)
         }
-        self._unknown |= refused
+        self._refused |= refused
         return bool(refused)
 
-    def stream(self, request: Request) -> openai.Stream[Any]:
-        """Send it, in the words that this server knows."""
-        body = {name: value for name, value in request.items() if name not in self._unknown}
-        if "max_tokens" in body and self._new_name:
+    def open_stream(self, request: Request) -> Any:
+        body = {name: value for name, value in request.items() if name not in self._refused}
+        if "max_tokens" in body and self._uses_new_limit:
             body["max_completion_tokens"] = body.pop("max_tokens")
-        if "response_format" in request and "response_format" in self._unknown:
-            body["messages"] = in_words(request["messages"], request["response_format"]["json_schema"]["schema"])
-        sent: openai.Stream[Any] = self.client.chat.completions.create(stream=True, **body)
-        return sent
+        if "response_format" in request and "response_format" in self._refused:
+            body["messages"] = append_schema(request["messages"], request["response_format"]["json_schema"]["schema"])
+        return self.client.chat.completions.create(stream=True, **body)
 
-    def gathering(self) -> ChatGathering:
-        """Nothing gathered yet."""
-        return ChatGathering()
-
-    def close(self) -> None:
-        """Let go of connections."""
-        self.client.close()
+    def make_accumulator(self) -> ChatAccumulator:
+        return ChatAccumulator()
 
 
-class ChatGathering:
-    """The chunks of a chat completion, put together to the object that the API gives without streaming."""
+class ChatAccumulator:
+    """Joins the chunks of one chat completion."""
 
     def __init__(self) -> None:
-        self._head: dict[str, Any] = {}
+        self._head: dict[str, Any] = {"object": "chat.completion"}
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._calls: list[dict[str, Any]] = []
-        self._places: dict[Any, dict[str, Any]] = {}
-        self._finish: str | None = None
-        self._whole: dict[str, Any] | None = None
+        self._calls_by_index: dict[Any, dict[str, Any]] = {}
+        self._finish_reason: str | None = None
+        self._reply: dict[str, Any] | None = None
 
-    def take(self, event: dict[str, Any]) -> str:
-        """Take in a chunk; the text that it adds."""
+    def add(self, event: dict[str, Any]) -> str:
+        """Add a chunk and return its text."""
         if "choices" not in event and ("message" in event or event.get("object") == "error"):
-            raise Told(event)
+            raise ReportedError(event)
         for name in ("id", "created", "model", "system_fingerprint", "usage"):
             if event.get(name) is not None:
                 self._head[name] = event[name]
         text = ""
         for choice in event.get("choices") or ():
-            if choice.get("index"):  # only one was asked for
+            if choice.get("index"):  # only one choice was requested
                 continue
-            if "message" in choice:
-                self._whole = event
+            if "message" in choice:  # not streamed
+                self._reply = event
                 return choice["message"].get("content") or ""
-            self._finish = choice.get("finish_reason") or self._finish
-            text += self._add(choice.get("delta") or {})
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            text += self._add_delta(choice.get("delta") or {})
         return text
 
-    def whole(self) -> dict[str, Any] | None:
-        """The completion; None while no choice has finished."""
-        if self._whole is not None:
-            return _marked(self._whole)
-        if self._finish is None:
-            return None
-        message = self._message | ({"tool_calls": self._calls} if self._calls else {})
-        choice = {"index": 0, "message": message, "finish_reason": self._finish}
-        return _marked({"object": "chat.completion"} | self._head | {"choices": [choice]})
+    def finish(self) -> dict[str, Any] | None:
+        """Return the completion, or None before a `finish_reason`."""
+        reply = self._reply
+        if reply is None:
+            if self._finish_reason is None:
+                return None
+            message = self._message | ({"tool_calls": self._calls} if self._calls else {})
+            choice = {"index": 0, "message": message, "finish_reason": self._finish_reason}
+            reply = self._head | {"choices": [choice]}
+        _mark_unfinished_call(reply["choices"][0])
+        return reply
 
-    def _add(self, delta: dict[str, Any]) -> str:
+    def _add_delta(self, delta: dict[str, Any]) -> str:
         for name in _TEXTS:
             if delta.get(name):
                 self._message[name] = (self._message.get(name) or "") + delta[name]
         for detail in delta.get("reasoning_details") or ():
             self._add_detail(detail)
-        for piece in delta.get("tool_calls") or ():
-            self._add_call(piece)
+        for fragment in delta.get("tool_calls") or ():
+            self._add_call(fragment)
         return delta.get("content") or ""
 
-    def _add_call(self, piece: dict[str, Any]) -> None:
-        """Servers number calls, or give each an id, or send each whole; a new id is a new call in any case."""
-        function = piece.get("function") or {}
-        place, own = piece.get("index"), piece.get("id") or ""
-        begun = self._places.get(place)
-        if place is None and not own and not function.get("name") and self._calls:
-            begun = self._calls[-1]
-        if begun is None or (own and begun["id"] and begun["id"] != own):
-            begun = {"id": own, "type": "function", "function": {"name": "", "arguments": ""}}
-            self._calls.append(begun)
-            if place is not None:
-                self._places[place] = begun
-        begun["id"] = begun["id"] or own
-        begun["function"]["name"] = begun["function"]["name"] or function.get("name") or ""
+    def _add_call(self, fragment: dict[str, Any]) -> None:
+        """Add a fragment of a call. Servers number calls, or give them ids, or send each in one fragment."""
+        function = fragment.get("function") or {}
+        index, call_id = fragment.get("index"), fragment.get("id") or ""
+        call = self._calls_by_index.get(index)
+        if index is None and not call_id and not function.get("name") and self._calls:
+            call = self._calls[-1]
+        if call is None or (call_id and call["id"] and call["id"] != call_id):  # a new id is always a new call
+            call = {"id": call_id, "type": "function", "function": {"name": "", "arguments": ""}}
+            self._calls.append(call)
+            if index is not None:
+                self._calls_by_index[index] = call
+        call["id"] = call["id"] or call_id
+        call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
         arguments = function.get("arguments") or ""
-        begun["function"]["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call["function"]["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
-        """Pieces of one thought have one number; a reply without streaming has it in one."""
+        """Add a fragment of reasoning; fragments of one thought share index and type."""
         details = self._message.setdefault("reasoning_details", [])
         last = details[-1] if details else {}
         if not last or (last.get("index"), last.get("type")) != (detail.get("index"), detail.get("type")):
             details.append(dict(detail))
             return
         for name, value in detail.items():
-            last[name] = last[name] + value if name in _PIECES and isinstance(last.get(name), str) else value
+            is_text = name in _DETAIL_TEXTS and isinstance(last.get(name), str)
+            last[name] = last[name] + value if is_text else value
 
 
-def _marked(reply: dict[str, Any]) -> dict[str, Any]:
-    """The reply; a call that was cut before its arguments began can be told from one without arguments."""
-    choice = reply["choices"][0]
+def _mark_unfinished_call(choice: dict[str, Any]) -> None:
+    """Make a call that was cut before its arguments differ from a call without arguments."""
     calls = choice["message"].get("tool_calls")
     if choice.get("finish_reason") == "length" and calls and not (calls[-1]["function"].get("arguments") or "").strip():
         calls[-1]["function"]["arguments"] = UNFINISHED
-    return reply
-
-
-def timeouts(patience: Patience) -> httpx2.Timeout:
-    """Silence has a limit; to get through to a server at all, a shorter one."""
-    return httpx2.Timeout(patience.stall_seconds, connect=min(CONNECT_SECONDS, patience.stall_seconds))
-
-
-def in_words(messages: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The form of the answer said in the prompt, for those who take it in no other way."""
-    form = json.dumps(schema, ensure_ascii=False)
-    last = messages[-1]
-    said = f"{last['content']}\n\nAnswer with JSON alone, by this schema:\n{form}"
-    return [*messages[:-1], last | {"content": said}]

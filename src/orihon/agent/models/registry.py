@@ -1,7 +1,7 @@
-"""From a name to a model: `openai:gpt-4o`, `anthropic:…`, `ollama:…`, `lmstudio:…`, `scripted:FILE`, or a bare name.
+"""Open a model by its name: `openai:gpt-4o`, `anthropic:…`, `ollama:…`, `lmstudio:…`, `scripted:FILE` or a bare name.
 
-A bare name is a model of the provider that the settings choose, and no name is the one that they name. The SDKs are
-imported here, when a model of theirs is first opened.
+A bare name is a model of the configured provider; an empty name is the configured model. The SDKs are imported when a
+model of theirs is first opened.
 """
 
 from __future__ import annotations
@@ -11,104 +11,95 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orihon.agent.models.base import Model
-from orihon.agent.models.patience import Patience
 from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
+from orihon.retry import Backoff
 from orihon.settings.schema import Provider, Settings
 from orihon.settings.section import Secret, shown
 
 
-class _Kind(NamedTuple):
+class _Provider(NamedTuple):
     package: str
-    place: str
-    variable: str  # where the SDK looks for a key; empty for servers of one's own, which need none
+    module: str
+    class_name: str
+    variable: str  # where the SDK looks for a key; empty for servers that need none
     address: str  # without a base_url
 
 
-_OPENAI = "orihon.agent.models.openai_chat:OpenAIChat"
-_KINDS = {
-    "openai": _Kind("openai", _OPENAI, "OPENAI_API_KEY", "https://api.openai.com/v1"),
-    "ollama": _Kind("openai", _OPENAI, "", ""),
-    "lmstudio": _Kind("openai", _OPENAI, "", ""),
-    "anthropic": _Kind(
-        "anthropic",
-        "orihon.agent.models.anthropic_messages:AnthropicMessages",
-        "ANTHROPIC_API_KEY",
-        "https://api.anthropic.com",
-    ),
+_OPENAI = ("openai", "orihon.agent.models.openai_chat", "OpenAIChat")
+_ANTHROPIC = ("anthropic", "orihon.agent.models.anthropic_messages", "AnthropicMessages")
+_PROVIDERS = {
+    "openai": _Provider(*_OPENAI, "OPENAI_API_KEY", "https://api.openai.com/v1"),
+    "ollama": _Provider(*_OPENAI, "", ""),
+    "lmstudio": _Provider(*_OPENAI, "", ""),
+    "anthropic": _Provider(*_ANTHROPIC, "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
 }
 
 
-def open_model(name: str, settings: Settings, *, cache: Path | None = None, patience: Patience | None = None) -> Model:
-    """The model of this name; `cache` is a directory for replies, `patience` stands for what the settings say."""
-    provider, model = _parted(name, settings)
+def open_model(name: str, settings: Settings, *, cache: Path | None = None, backoff: Backoff | None = None) -> Model:
+    """Return the model of this name. `cache` is a directory for replies; `backoff` replaces the configured retries."""
+    provider, model = _split_name(name, settings)
     if provider == "scripted":
-        from orihon.agent.models.scripted import ScriptedReplies  # noqa: PLC0415 - for tests and the demo
+        from orihon.agent.models.scripted import ScriptedReplies  # noqa: PLC0415 - only tests and the demo need it
 
         return ScriptedReplies(model)
-    section: Provider = getattr(settings.llm, provider)
-    model = model or section.model
+    model = model or getattr(settings.llm, provider).model
     if not model:
         setting = f"llm.{provider}.model"
-        raise UsageError(f"No model is named for {provider}.", hint=f"Set `{setting}`, or say `{provider}:NAME`.")
-    return _remote(provider, model, settings, cache, patience or Patience.of(settings.llm))
+        raise UsageError(f"No model is named for {provider}.", hint=f"Set `{setting}`, or use `{provider}:NAME`.")
+    llm = settings.llm
+    return _open_remote(
+        provider, model, settings, cache, backoff or Backoff(tries=llm.tries, max_seconds=llm.total_seconds)
+    )
 
 
-def _parted(name: str, settings: Settings) -> tuple[str, str]:
-    """Provider and model; a colon may also belong to the model, as in `qwen3:30b`."""
+def _split_name(name: str, settings: Settings) -> tuple[str, str]:
+    """Return provider and model. A colon may also belong to the model, as in `qwen3:30b`."""
     prefix, colon, rest = name.strip().partition(":")
-    if colon and (prefix in _KINDS or prefix == "scripted"):
+    if colon and (prefix in _PROVIDERS or prefix == "scripted"):
         return prefix, rest
     return settings.llm.provider, name.strip()
 
 
-def _remote(provider: str, model: str, settings: Settings, cache: Path | None, patience: Patience) -> Model:
+def _open_remote(provider: str, model: str, settings: Settings, cache: Path | None, backoff: Backoff) -> Model:
     section: Provider = getattr(settings.llm, provider)
-    kind = _KINDS[provider]
+    known = _PROVIDERS[provider]
     _check_address(section.base_url, provider)
-    speaks = _loaded(kind)
-    failures = importlib.import_module("orihon.agent.models.errors")
-    remote = importlib.import_module("orihon.agent.models.client")
-    address = str(shown(section.base_url)) or kind.address
-    account = failures.Account(f"{provider}:{model}", f"llm.{provider}", kind.variable, address)
-    api = speaks(
-        model,
-        account,
-        patience,
+    model_class = _load_class(known)
+    client = importlib.import_module("orihon.agent.models.client")
+    errors = importlib.import_module("orihon.agent.models.errors")
+    replies = importlib.import_module("orihon.agent.models.cache")
+    address = str(shown(section.base_url)) or known.address
+    options = client.ModelOptions(
+        model=model,
+        provider=errors.ProviderInfo(f"{provider}:{model}", f"llm.{provider}", known.variable, address),
+        backoff=backoff,
+        stall_seconds=settings.llm.stall_seconds,
         base_url=section.base_url,
-        api_key=_key(section, kind),
+        api_key=_find_key(section, known),
         max_tokens=settings.window.reserved_output,
-        tools=settings.llm.function_calling,
+        offers_tools=settings.llm.function_calling,
+        cache=replies.ReplyCache(Path(cache), sanitiser_for(settings)) if cache is not None else None,
     )
-    replies = None
-    if cache is not None:
-        try:
-            replies = importlib.import_module("orihon.agent.models.cache").ReplyCache(
-                Path(cache), sanitiser_for(settings)
-            )
-        except BaseException:
-            api.close()
-            raise
-    opened: Model = remote.RemoteModel(api, patience, replies)
-    return opened
+    remote: Model = model_class(options)
+    return remote
 
 
-def _key(section: Provider, kind: _Kind) -> Secret | None:
-    """The key of the settings; one from the environment is left to the SDK it is meant for, and goes to no other."""
-    if section.api_key is not None or kind.variable:
+def _find_key(section: Provider, provider: _Provider) -> Secret | None:
+    """Return the configured key. The SDK reads its own variable; that key must not go to another server."""
+    if section.api_key is not None or provider.variable:
         return section.api_key
     return Secret("none")
 
 
-def _loaded(kind: _Kind) -> Any:
-    module, _, attribute = kind.place.partition(":")
+def _load_class(provider: _Provider) -> Any:
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(provider.module), provider.class_name)
     except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] not in {kind.package, "httpx2"}:
+        if error.name is None or error.name.partition(".")[0] not in {provider.package, "httpx2"}:
             raise
         raise UsageError(
-            f"The library {kind.package} is needed and not installed.", hint='Run: pip install "orihon[agent]".'
+            f"The library {provider.package} is needed and not installed.", hint='Run: pip install "orihon[agent]".'
         ) from error
 
 
@@ -116,5 +107,5 @@ def _check_address(base_url: str, provider: str) -> None:
     if base_url and not base_url.startswith(("http://", "https://")):
         setting = f"`llm.{provider}.base_url`"
         raise UsageError(
-            f"{setting} is {str(shown(base_url))!a}, which is no address.", hint="Begin with http:// or https://."
+            f"{setting} is {str(shown(base_url))!a}, which is not a URL.", hint="Start it with http:// or https://."
         )

@@ -1,4 +1,4 @@
-"""Where tasks come from: `open_source(name, settings)` gives the source.
+"""Where tasks come from: `open_source(name, settings)` returns a source.
 
 local     a Markdown file, a text, or a directory of issues
 github    issues and pull requests with the bot's label
@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from orihon.agent.sources.base import Arrivals, Comment, Item, Outcome, Source
-from orihon.agent.sources.issue_prompt import prompt_of
+from orihon.agent.sources.base import Comment, Item, Outcome, SeenComments, Source
 from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
 from orihon.settings.schema import Settings
 
-__all__ = ["Arrivals", "Comment", "Item", "Outcome", "Source", "open_source", "prompt_of"]
+__all__ = ["Comment", "Item", "Outcome", "SeenComments", "Source", "open_source"]
 
 
 def open_source(
@@ -29,7 +28,7 @@ def open_source(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.time,
 ) -> Source:
-    """The source of that name; `local` needs to know what: a file, a directory or a text."""
+    """Return the source of this name. For `local`, `what` is a file, a directory or a text."""
     sanitiser = sanitiser_for(settings)
     if name == "local":
         from orihon.agent.sources.local import Local  # noqa: PLC0415 - only the source that is used is loaded
@@ -45,4 +44,4 @@ def open_source(
         from orihon.agent.sources.gitlab import GitLab  # noqa: PLC0415
 
         return GitLab(settings.gitlab, sanitiser=sanitiser, sleep=sleep, now=now)
-    raise UsageError(f"There is no source {name!a}.", hint="Allowed are local, github and gitlab.")
+    raise UsageError(f"There is no source {name!a}.", hint="Use local, github or gitlab.")

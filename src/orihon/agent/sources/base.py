@@ -1,8 +1,7 @@
-"""What every source gives and takes: items, comments, and the eleven verbs.
+"""The contract of a source: items, comments, labels, and eleven methods.
 
-Names of people are as the source writes them. Times have the one form of `orihon.codec.now`, so that their order as
-text is their order in time. The comments of an item are what people wrote: those of the bot, of other bots, of the
-system and empty ones are left out by the source.
+Names of users are as the source writes them. Times have the form of `orihon.codec.now`, so that they sort as text. The
+comments of an item are those of users: a source leaves out its own, those of bots and systems, and empty ones.
 """
 
 from __future__ import annotations
@@ -10,19 +9,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
 from msgspec import Struct
 
 from orihon.ingest import Sanitiser, shown
+from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
 Outcome = Literal["queued", "processing", "done", "failed", "paused", "stopped"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class Comment(Struct, frozen=True):
-    """What somebody wrote about an item."""
+    """A comment on an item."""
 
     id: str
     author: str
@@ -44,91 +45,122 @@ class Item(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
 
 
-def masked(item: Item, sanitiser: Sanitiser) -> Item:
-    """Return an item whose texts are masked, before they are cut: half a secret is not recognised any more."""
-    texts = {name: sanitiser.text(getattr(item, name)) for name in ("title", "body", "author", "url")}
-    comments = tuple(
-        msgspec.structs.replace(one, body=sanitiser.text(one.body), author=sanitiser.text(one.author))
-        for one in item.comments
-    )
-    labels = tuple(map(sanitiser.text, item.labels))
-    return msgspec.structs.replace(item, **texts, comments=comments, labels=labels)
-
-
 class Source(Protocol):
-    """A place that tasks come from. What goes wrong is a `SourceError`, unless a method says otherwise."""
+    """A place that tasks come from. Failures are `SourceError`s, unless a method says otherwise."""
 
     def find(self) -> Iterator[Item]:
-        """Open items that ask for work, those that run already included if somebody asked again."""
+        """Yield the open items that ask for work, including running ones that ask again."""
 
     def get(self, key: TaskKey) -> Item:
-        """The item as it is now."""
+        """Return the item as it is now."""
 
-    def prompt(self, item: Item) -> str:
-        """The first message of a task on this item."""
+    def render_prompt(self, item: Item) -> str:
+        """Return the first message of a task on this item."""
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
-        """Say with a label what became of it; no label of anybody else is touched."""
+        """Set the label of an outcome. Labels of others are not changed."""
 
-    def say(self, key: TaskKey, text: str) -> str:
-        """Write a comment, once, and give its id."""
+    def add_comment(self, key: TaskKey, text: str) -> str:
+        """Write a comment, exactly once, and return its id."""
 
-    def edit(self, key: TaskKey, comment_id: str, text: str) -> None:
-        """Replace a comment; one that is gone is a `SourceError` with status 404."""
+    def edit_comment(self, key: TaskKey, comment_id: str, text: str) -> None:
+        """Replace a comment. A deleted one is a `SourceError` with status 404."""
 
-    def new_comments(self, key: TaskKey, since: str) -> list[Comment]:
-        """What people wrote or changed at that time or later, the oldest first; `Arrivals` knows which are new."""
+    def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
+        """Return the comments written or changed at that time or later, the oldest first."""
 
     def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool:
-        """False once the bot is no longer assigned; True if it never was, or if the source does not answer.
+        """Return False once the bot is no longer assigned; True if it never was, or if the source does not answer.
 
-        Whether it was is remembered from what this object saw. Who resumes a task in a new process knows better.
+        Without `was_assigned`, earlier calls on this object tell whether the bot was assigned.
         """
 
-    def user_of(self, item: Item) -> str:
-        """Who asked for the work; empty if nobody can be named."""
+    def find_user(self, item: Item) -> str:
+        """Return the user who asked for the work; empty if unknown."""
 
-    def linked(self, what: Item | TaskKey) -> TaskKey | None:
-        """The pull or merge request that an issue became, or the issue that such a request closes."""
+    def find_linked(self, key: TaskKey) -> TaskKey | None:
+        """Return the pull or merge request of an issue, or the issue that such a request closes."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
-class Arrivals:
-    """Tells comments that are new, or whose words changed, from those that were seen; its state fits into JSON."""
+class SeenComments:
+    """Tells new and changed comments from known ones; its state is stored with the task."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self.since: str = (state or {}).get("since", "")
         self._seen: dict[str, str] = dict((state or {}).get("seen", {}))
 
-    def fresh(self, comments: Iterable[Comment]) -> list[Comment]:
-        """Those that were not seen in these words before; from now on they were."""
-        found = []
+    def take_new(self, comments: Iterable[Comment]) -> list[Comment]:
+        """Return the comments that are new or changed, and remember them."""
+        new = []
         for comment in comments:
-            # masked, because the hash of a few known words and one secret would let the secret be guessed
-            words = hashlib.sha256(shown(comment.body).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-            if self._seen.get(comment.id) != words:
-                self._seen[comment.id] = words
-                found.append(comment)
+            # masked first: the hash of a few known words and one secret would let the secret be guessed
+            digest = hashlib.sha256(shown(comment.body).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            if self._seen.get(comment.id) != digest:
+                self._seen[comment.id] = digest
+                new.append(comment)
             self.since = max(self.since, comment.updated_at)
-        return found
+        return new
 
     def state(self) -> dict[str, Any]:
-        """What to keep while a task is paused."""
+        """Return what to store while a task is paused."""
         return {"since": self.since, "seen": dict(self._seen)}
 
 
-def moment(text: str) -> str:
-    """A time in the one form that is compared; what is no time stays as it is."""
+class LabelChange(NamedTuple):
+    """Labels to add and to remove, as they are spelled."""
+
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
+
+
+def find_label(forge: Forge, outcome: Outcome) -> str:
+    """Return the label of an outcome."""
+    label: str = forge.bot_label if outcome == "queued" else getattr(forge, f"{outcome}_label")
+    return label
+
+
+def compute_label_change(forge: Forge, present: Iterable[str], outcome: Outcome) -> LabelChange:
+    """Return the change that leaves the outcome's label as the only one of ours.
+
+    `processing` also removes the bot's label. The final outcomes keep it: it was put there again during the run, and
+    asks for another one.
+    """
+    spelled = {label.casefold(): label for label in present}
+    ours = {find_label(forge, each).casefold() for each in OUTCOMES}
+    wanted = find_label(forge, outcome)
+    if outcome not in {"queued", "processing"}:
+        ours.discard(forge.bot_label.casefold())
+    ours.discard(wanted.casefold())
+    return LabelChange(
+        add=() if wanted.casefold() in spelled else (wanted,),
+        remove=tuple(label for folded, label in spelled.items() if folded in ours),
+    )
+
+
+def mask_item(item: Item, sanitiser: Sanitiser) -> Item:
+    """Return the item with its texts masked. This precedes shortening: half a secret is not recognised."""
+    texts = {name: sanitiser.text(getattr(item, name)) for name in ("title", "body", "author", "url")}
+    comments = tuple(
+        msgspec.structs.replace(comment, body=sanitiser.text(comment.body), author=sanitiser.text(comment.author))
+        for comment in item.comments
+    )
+    labels = tuple(map(sanitiser.text, item.labels))
+    return msgspec.structs.replace(item, **texts, comments=comments, labels=labels)
+
+
+def normalise_time(text: str) -> str:
+    """Return a time in the one form that is compared; any other text is returned unchanged."""
     try:
-        when = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return text
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    return when.isoformat(timespec="microseconds")[:-6] + "Z"
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two names of users or labels are the same; forges do not tell `Bot` from `bot`."""
-    return one.casefold() == other.casefold()
+def is_same_name(first: str, second: str) -> bool:
+    """Return whether two names of users or labels are equal; code hosts ignore case."""
+    return first.casefold() == second.casefold()

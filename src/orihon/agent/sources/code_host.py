@@ -1,8 +1,8 @@
-"""What GitHub and GitLab have in common: who is the bot, what it may say, and when it is no longer wanted.
+"""What GitHub and GitLab have in common.
 
-What goes out is masked, fits into a comment, and ends in a mark by which it is known as ours again, also where the bot
+Comments of the bot are masked, fit into a comment, and end in a mark by which they are recognised, also where the bot
 uses the account of a person. A comment is written once: when an attempt ends without an answer, the source looks for
-the mark of that very comment before it tries again.
+the mark of that comment before it tries again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-from orihon.agent.sources.base import Comment, Item, Outcome, masked, same
-from orihon.agent.sources.issue_prompt import MARK, is_ours, prompt_of, shortened
-from orihon.agent.sources.labels import Change, change
-from orihon.agent.sources.rest_client import HURRY_SECONDS, PATIENCE_SECONDS, PAUSES, Client
+from msgspec import Struct
+
+from orihon.agent.sources.base import (
+    Comment,
+    Item,
+    LabelChange,
+    Outcome,
+    compute_label_change,
+    is_same_name,
+    mask_item,
+)
+from orihon.agent.sources.issue_prompt import MARK, is_own_comment, render_prompt, shorten_middle
+from orihon.agent.sources.rest_client import MAX_WAIT_SECONDS, SHORT_WAIT_SECONDS, RestClient
+from orihon.codec import clean_text
 from orihon.errors import SourceError
 from orihon.ingest import Sanitiser
+from orihon.retry import Backoff
 from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
@@ -28,154 +39,198 @@ log = logging.getLogger("orihon")
 MAX_REMEMBERED = 10_000
 
 
-class ForgeSource(ABC):
-    """A source over HTTP; what differs between forges is below."""
+class HostItem(Struct, frozen=True):
+    """An issue or a request, as both code hosts describe it."""
+
+    title: str
+    body: str
+    is_open: bool
+    author: str
+    assignees: tuple[str, ...]
+    labels: tuple[str, ...]
+    url: str
+    reviewers: tuple[str, ...] = ()
+    project_id: int = 0
+
+
+class CodeHost(ABC):
+    """A source over HTTP. Subclasses know one API."""
 
     max_comment_chars: ClassVar[int] = 65_000
 
-    def __init__(self, forge: Forge, client: Client, sanitiser: Sanitiser, sleep: Callable[[float], None]) -> None:
+    def __init__(self, forge: Forge, client: RestClient, sanitiser: Sanitiser, sleep: Callable[[float], None]) -> None:
         self.forge, self.client, self.sanitiser, self._sleep = forge, client, sanitiser, sleep
         self.bot = forge.bot_name
         self._assigned: dict[TaskKey, None] = {}
 
-    def prompt(self, item: Item) -> str:
-        return prompt_of(masked(item, self.sanitiser), self.bot)
+    def find(self) -> Iterator[Item]:
+        # The whole list first: labels that change while it is read would shift its pages. Each item is then read
+        # itself, because the search index of a host lags behind.
+        for key in dict.fromkeys(self._list_keys()):
+            try:
+                item = self._fetch(key)
+                if self._asks_for_work(item):
+                    yield self._make_item(key, item)
+            except SourceError as error:
+                if error.retryable:
+                    raise
+                log.warning("%s is skipped: %s", key, error)
+
+    def get(self, key: TaskKey) -> Item:
+        item = self._make_item(key, self._fetch(key))
+        if self._has_bot(item.assignees):
+            self._remember_assigned(key)
+        return item
+
+    def render_prompt(self, item: Item) -> str:
+        return render_prompt(mask_item(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
-        # first add, then remove: whoever dies in between leaves a label too many, which the next call mends
-        wanted = change(self.forge, self._labels(key), outcome)
-        if wanted.add or wanted.remove:
-            self._relabel(key, wanted)
+        # added first: a process that dies in between leaves one label too many, which the next call removes
+        change = compute_label_change(self.forge, self._fetch(key).labels, outcome)
+        if change.add or change.remove:
+            self._change_labels(key, change)
 
-    def say(self, key: TaskKey, text: str) -> str:
+    def add_comment(self, key: TaskKey, text: str) -> str:
         nonce = uuid.uuid4().hex[:16]
-        body = self._outgoing(text, f":{nonce}")
-        for pause in (*PAUSES[:3], None):
-            try:
-                return self._post(key, body)
-            except SourceError as error:
-                if not error.retryable or pause is None:
-                    raise
-                log.info("%s Looking whether the comment was written.", error)
-                self._sleep(pause)
-                if found := self._written(key, nonce):
-                    return found
-        raise AssertionError  # pragma: no cover - the last round returns or raises
+        body, attempts = self._make_body(text, f":{nonce}"), 0
 
-    def edit(self, key: TaskKey, comment_id: str, text: str) -> None:
-        self._replace(key, comment_id, self._outgoing(text, ""))
+        def attempt() -> str:
+            nonlocal attempts
+            attempts += 1
+            written = self._find_written(key, nonce) if attempts > 1 else None
+            return written or self._post_comment(key, body)
 
-    def new_comments(self, key: TaskKey, since: str) -> list[Comment]:
-        found = [one for one in self._comments(key, since, HURRY_SECONDS) if one.updated_at >= since]
-        return sorted(self._of_people(found), key=lambda one: (one.updated_at, one.created_at, len(one.id), one.id))
+        return Backoff(tries=4, jitter=0, sleep=self._sleep).call(
+            attempt,
+            should_retry=lambda error: isinstance(error, SourceError) and error.retryable,
+            on_retry=lambda error, _: log.info("%s Checking whether the comment was written.", error),
+        )
+
+    def edit_comment(self, key: TaskKey, comment_id: str, text: str) -> None:
+        self._replace_comment(key, comment_id, self._make_body(text, ""))
+
+    def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
+        comments = [one for one in self._iter_comments(key, since, SHORT_WAIT_SECONDS) if one.updated_at >= since]
+        return sorted(self._keep_users(comments), key=lambda one: (one.updated_at, one.created_at, len(one.id), one.id))
 
     def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool:
         if not self.bot:
             return True
         try:
-            assigned = self._has_bot(self._assignees(key, HURRY_SECONDS))
+            is_assigned = self._has_bot(self._fetch(key, SHORT_WAIT_SECONDS).assignees)
         except SourceError as error:
-            log.warning("The assignees of %s are not known now, so it goes on: %s", key, error)
+            log.warning("The assignees of %s are unknown, so the task continues: %s", key, error)
             return True
-        if assigned:
-            self._remember(key)
-        return assigned or not (key in self._assigned if was_assigned is None else was_assigned)
+        if is_assigned:
+            self._remember_assigned(key)
+        return is_assigned or not (key in self._assigned if was_assigned is None else was_assigned)
 
-    def user_of(self, item: Item) -> str:
+    def find_user(self, item: Item) -> str:
         if not self._is_bot(item.author):
             return item.author
-        # the bot opened it for somebody: a reviewer, an assignee, or the author of the issue that it came from
-        people = [name for name in (*self._reviewers(item.key), *item.assignees) if not self._is_bot(name)]
-        if not people and (issue := self.linked(item)) is not None:
-            people = [name for name in (self.get(issue).author,) if not self._is_bot(name)]
-        return people[0] if people else ""
+        # the bot opened it for a reviewer, an assignee, or the author of the issue that it came from
+        users = [name for name in (*self._list_reviewers(item.key), *item.assignees) if not self._is_bot(name)]
+        if not users and (issue := self.find_linked(item.key)) is not None:
+            users = [name for name in (self._fetch(issue).author,) if not self._is_bot(name)]
+        return users[0] if users else ""
 
     def close(self) -> None:
         self.client.close()
 
-    def _of_people(self, comments: Iterable[Comment]) -> tuple[Comment, ...]:
-        return tuple(one for one in comments if one.body.strip() and not is_ours(one, self.bot))
+    def _asks_for_work(self, item: HostItem) -> bool:
+        is_labelled = any(is_same_name(label, self.forge.bot_label) for label in item.labels)
+        return item.is_open and is_labelled and (not self.bot or self._has_bot(item.assignees))
+
+    def _make_item(self, key: TaskKey, item: HostItem) -> Item:
+        comments = sorted(self._iter_comments(key, ""), key=lambda comment: comment.created_at)
+        return Item(
+            key=key,
+            title=clean_text(item.title),
+            body=clean_text(item.body),
+            author=item.author,
+            assignees=item.assignees,
+            labels=item.labels,
+            url=item.url,
+            comments=self._keep_users(comments),
+        )
+
+    def _keep_users(self, comments: Iterable[Comment]) -> tuple[Comment, ...]:
+        return tuple(one for one in comments if one.body.strip() and not is_own_comment(one, self.bot))
 
     def _is_bot(self, name: str) -> bool:
-        return bool(self.bot) and same(name, self.bot)
+        return bool(self.bot) and is_same_name(name, self.bot)
 
     def _has_bot(self, names: Iterable[str]) -> bool:
         return any(map(self._is_bot, names))
 
-    def _remember(self, key: TaskKey) -> None:
+    def _remember_assigned(self, key: TaskKey) -> None:
         self._assigned[key] = None
         if len(self._assigned) > MAX_REMEMBERED:
             del self._assigned[next(iter(self._assigned))]
 
-    def _outgoing(self, text: str, nonce: str) -> str:
-        return f"{shortened(self._harmless(self.sanitiser.text(text)), self.max_comment_chars)}\n\n{MARK.format(nonce)}"
+    def _make_body(self, text: str, nonce: str) -> str:
+        body = shorten_middle(self._escape_commands(self.sanitiser.text(text)), self.max_comment_chars)
+        return f"{body}\n\n{MARK.format(nonce)}"
+
+    def _find_written(self, key: TaskKey, nonce: str) -> str | None:
+        mark = MARK.format(f":{nonce}")
+        return next((comment.id for comment in self._iter_newest(key) if mark in comment.body), None)
 
     @staticmethod
-    def _harmless(text: str) -> str:
-        """The text without what the forge would take for a command."""
+    def _escape_commands(text: str) -> str:
+        """Return the text without anything that the host would carry out as a command."""
         return text
 
-    def _written(self, key: TaskKey, nonce: str) -> str | None:
-        mark = MARK.format(f":{nonce}")
-        return next((one.id for one in self._newest(key) if mark in one.body), None)
-
-    # what differs
+    @abstractmethod
+    def _list_keys(self) -> Iterator[TaskKey]:
+        """Yield the keys of items that may ask for work."""
 
     @abstractmethod
-    def find(self) -> Iterator[Item]: ...
+    def _fetch(self, key: TaskKey, max_wait: float = MAX_WAIT_SECONDS) -> HostItem: ...
 
     @abstractmethod
-    def get(self, key: TaskKey) -> Item: ...
+    def find_linked(self, key: TaskKey) -> TaskKey | None: ...
 
     @abstractmethod
-    def linked(self, what: Item | TaskKey) -> TaskKey | None: ...
+    def _change_labels(self, key: TaskKey, change: LabelChange) -> None: ...
 
     @abstractmethod
-    def _labels(self, key: TaskKey) -> tuple[str, ...]: ...
+    def _post_comment(self, key: TaskKey, body: str) -> str: ...
 
     @abstractmethod
-    def _relabel(self, key: TaskKey, wanted: Change) -> None: ...
+    def _replace_comment(self, key: TaskKey, comment_id: str, body: str) -> None: ...
 
     @abstractmethod
-    def _post(self, key: TaskKey, body: str) -> str: ...
+    def _iter_comments(self, key: TaskKey, since: str, max_wait: float = MAX_WAIT_SECONDS) -> Iterator[Comment]:
+        """Yield all comments but those of systems and of other bots."""
 
     @abstractmethod
-    def _replace(self, key: TaskKey, comment_id: str, body: str) -> None: ...
+    def _iter_newest(self, key: TaskKey) -> Iterator[Comment]:
+        """Yield at least the comments of the last hour."""
 
     @abstractmethod
-    def _comments(self, key: TaskKey, since: str, patience: float = PATIENCE_SECONDS) -> Iterator[Comment]:
-        """What is no message of the system, with our own."""
-
-    @abstractmethod
-    def _newest(self, key: TaskKey) -> Iterator[Comment]:
-        """The comments of the last hour, or more."""
-
-    @abstractmethod
-    def _assignees(self, key: TaskKey, patience: float) -> tuple[str, ...]: ...
-
-    @abstractmethod
-    def _reviewers(self, key: TaskKey) -> tuple[str, ...]: ...
+    def _list_reviewers(self, key: TaskKey) -> tuple[str, ...]: ...
 
 
 _CLOSES = re.compile(
     r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?[ \t]+"
-    r"(?:(?P<place>[\w.-]+/[\w.-]+)?#|https?://[^\s/]+/(?P<path>[\w.-]+/[\w.-]+)/issues/)(?P<number>[1-9]\d{0,18})\b",
+    r"(?:(?P<repo>[\w.-]+/[\w.-]+)?#|https?://[^\s/]+/(?P<path>[\w.-]+/[\w.-]+)/issues/)(?P<number>[1-9]\d{0,18})\b",
     re.IGNORECASE | re.ASCII,
 )
 
 
-def closes(body: str, place: str) -> list[int]:
-    """The issues of the same repository that a pull request says it closes; others do not count.
+def find_closed_issues(body: str, repo: str) -> list[int]:
+    """Return the issues of the same repository that a pull request says it closes.
 
-    Somebody could otherwise name an issue of a repository that they may not read, and be told what was done there.
+    Other repositories do not count: a link to a private one would reveal what was done there.
     """
-    text = _without(_without(_without(body, "<!--", "-->"), "```", "```"), "`", "`")
-    found = _CLOSES.finditer(text)
-    return [int(one["number"]) for one in found if same(one["place"] or one["path"] or place, place)]
+    text = _remove_between(_remove_between(_remove_between(body, "<!--", "-->"), "```", "```"), "`", "`")
+    matches = _CLOSES.finditer(text)
+    return [int(match["number"]) for match in matches if is_same_name(match["repo"] or match["path"] or repo, repo)]
 
 
-def _without(text: str, begin: str, end: str) -> str:
-    """The text without what stands between two marks."""
+def _remove_between(text: str, begin: str, end: str) -> str:
     kept, at = [], 0
     while (start := text.find(begin, at)) >= 0 and (stop := text.find(end, start + len(begin))) >= 0:
         kept.append(text[at:start])

@@ -1,8 +1,4 @@
-"""Issues and pull requests on GitHub.
-
-Its search is an index that lags behind: an item found there is looked at itself before it counts, so that one whose
-label has just gone is not run again. Labels are added and removed one by one, so that nobody else's are lost.
-"""
+"""Issues and pull requests on GitHub. Labels are added and removed one by one, so that those of others are kept."""
 
 from __future__ import annotations
 
@@ -15,10 +11,9 @@ from urllib.parse import quote
 
 from msgspec import Struct, structs
 
-from orihon.agent.sources.base import Comment, Item, moment, same
-from orihon.agent.sources.code_host import ForgeSource, closes
-from orihon.agent.sources.labels import Change
-from orihon.agent.sources.rest_client import GONE, HURRY_SECONDS, NOT_FOUND, PATIENCE_SECONDS, Client
+from orihon.agent.sources.base import Comment, LabelChange, is_same_name, normalise_time
+from orihon.agent.sources.code_host import CodeHost, HostItem, find_closed_issues
+from orihon.agent.sources.rest_client import GONE, MAX_WAIT_SECONDS, NOT_FOUND, SHORT_WAIT_SECONDS, RestClient
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser
@@ -29,7 +24,7 @@ log = logging.getLogger("orihon")
 
 PUBLIC = "https://api.github.com"
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-MOST_HITS = 1000  # a search of GitHub gives no more
+MAX_HITS = 1000  # GitHub's limit of a search
 
 
 class _User(Struct, frozen=True):
@@ -45,7 +40,7 @@ class _Pull(Struct, frozen=True):
     merged_at: str | None = None
 
 
-class _Place(Struct, frozen=True):
+class _Repository(Struct, frozen=True):
     full_name: str = ""
 
 
@@ -59,7 +54,7 @@ class _Issue(Struct, frozen=True):
     labels: list[_Label | str] = []
     html_url: str = ""
     repository_url: str = ""
-    repository: _Place | None = None
+    repository: _Repository | None = None
     pull_request: _Pull | None = None
 
 
@@ -68,28 +63,21 @@ class _Hits(Struct, frozen=True):
     total_count: int = 0
 
 
-class _Note(Struct, frozen=True):
+class _Comment(Struct, frozen=True):
     id: int
     created_at: str
     updated_at: str
     body: str | None = ""
     user: _User | None = None
-
-
-class _Remark(_Note, frozen=True):
-    """A comment on a line of a pull request."""
-
-    path: str = ""
+    path: str = ""  # of a comment on a line
     line: int | None = None
 
 
 class _Review(Struct, frozen=True):
-    """What somebody wrote when they sent a review; one that is not sent yet has no time."""
-
     id: int
     body: str | None = ""
     user: _User | None = None
-    submitted_at: str | None = None
+    submitted_at: str | None = None  # None for a draft
 
 
 class _Origin(Struct, frozen=True):
@@ -101,194 +89,157 @@ class _Event(Struct, frozen=True):
     source: _Origin | None = None
 
 
-class _Request(Struct, frozen=True):
+class _PullRequest(Struct, frozen=True):
     requested_reviewers: list[_User] | None = None
 
 
-class GitHub(ForgeSource):
+class GitHub(CodeHost):
     """The source `github`."""
 
     def __init__(
         self, forge: Forge, *, sanitiser: Sanitiser, sleep: Callable[[float], None], now: Callable[[], float]
     ) -> None:
-        client = Client(forge.base_url or PUBLIC, forge.token, name="GitHub", headers=HEADERS, sleep=sleep, now=now)
+        base_url = forge.base_url or PUBLIC
+        client = RestClient(base_url, forge.token, name="GitHub", headers=HEADERS, sleep=sleep, now=now)
         super().__init__(forge, client, sanitiser, sleep)
         self._now = now
 
-    def find(self) -> Iterator[Item]:
-        # all of them first: what is marked while the list is read would move its pages
-        keys = dict.fromkeys([*self._search("issue"), *self._search("pull-request")])
-        for key in keys:
-            try:
-                issue = self._issue(key)
-                if self._asks(issue):
-                    yield self._item(key, issue)
-            except SourceError as error:
-                if error.retryable:
-                    raise
-                log.warning("%s is left out: %s", key, error)
-
-    def get(self, key: TaskKey) -> Item:
-        item = self._item(key, self._issue(key))
-        if self._has_bot(item.assignees):
-            self._remember(key)
-        return item
-
-    def linked(self, what: Item | TaskKey) -> TaskKey | None:
-        key = what.key if isinstance(what, Item) else what
-        place = f"{key.owner}/{key.repo}"
+    def find_linked(self, key: TaskKey) -> TaskKey | None:
+        repo = f"{key.owner}/{key.repo}"
         if key.task_type == "pull_request":
-            body = what.body if isinstance(what, Item) else self._issue(key).body
-            return next(
-                (TaskKey.github(key.owner, key.repo, issue=number) for number in closes(body or "", place)), None
-            )
-        found = [pull for pull in self._references(key) if int(key.task_id) in closes(pull.body or "", place)]
-        # the newest; one that the bot opened before those of others
-        found.sort(key=lambda pull: self._is_bot(_login(pull.user)))
-        return TaskKey.github(key.owner, key.repo, pull_request=found[-1].number) if found else None
+            numbers = find_closed_issues(self._fetch(key).body, repo)
+            return TaskKey.github(key.owner, key.repo, issue=numbers[0]) if numbers else None
+        pulls = [
+            pull for pull in self._iter_pulls(key) if int(key.task_id) in find_closed_issues(pull.body or "", repo)
+        ]
+        pulls.sort(key=lambda pull: self._is_bot(_get_login(pull.user)))  # the bot's own last, and the newest of them
+        return TaskKey.github(key.owner, key.repo, pull_request=pulls[-1].number) if pulls else None
 
-    def _search(self, kind: str) -> Iterator[TaskKey]:
+    def _list_keys(self) -> Iterator[TaskKey]:
         label = self.forge.bot_label.replace('"', "")
         who = f"assignee:{self.bot}" if self.bot else "author:@me"
         owner = f"user:{self.forge.owner}" if self.forge.owner else ""
-        words = (f"is:{kind}", "is:open", "archived:false", f'label:"{label}"', who, owner, self.forge.query)
-        for page in self.client.pages("/search/issues", _Hits, {"q": " ".join(filter(None, words))}):
-            if page.total_count > MOST_HITS:
-                log.warning("GitHub found %d items and shows %d; the others follow later.", page.total_count, MOST_HITS)
-            for hit in page.items:
-                if key := _key(hit):
-                    yield key
+        for kind in ("issue", "pull-request"):
+            words = (f"is:{kind}", "is:open", "archived:false", f'label:"{label}"', who, owner, self.forge.query)
+            for page in self.client.iter_pages("/search/issues", _Hits, {"q": " ".join(filter(None, words))}):
+                if page.total_count > MAX_HITS:
+                    log.warning("GitHub found %d items and lists %d of them.", page.total_count, MAX_HITS)
+                yield from filter(None, map(_make_key, page.items))
 
-    def _asks(self, issue: _Issue) -> bool:
-        labelled = any(same(name, self.forge.bot_label) for name in _names(issue))
-        assigned = not self.bot or self._has_bot(_logins(issue.assignees))
-        return issue.state == "open" and labelled and assigned
-
-    def _item(self, key: TaskKey, issue: _Issue) -> Item:
-        return Item(
-            key=key,
-            title=clean_text(issue.title),
-            body=clean_text(issue.body or ""),
-            author=_login(issue.user),
-            assignees=_logins(issue.assignees),
-            labels=_names(issue),
+    def _fetch(self, key: TaskKey, max_wait: float = MAX_WAIT_SECONDS) -> HostItem:
+        issue = self.client.get(_make_path(key), _Issue, max_wait=max_wait)
+        labels = (label if isinstance(label, str) else label.name for label in issue.labels)
+        return HostItem(
+            title=issue.title,
+            body=issue.body or "",
+            is_open=issue.state == "open",
+            author=_get_login(issue.user),
+            assignees=_get_logins(issue.assignees),
+            labels=tuple(filter(None, labels)),
             url=issue.html_url,
-            comments=self._of_people(sorted(self._comments(key, ""), key=lambda one: one.created_at)),
         )
 
-    def _issue(self, key: TaskKey, patience: float = PATIENCE_SECONDS) -> _Issue:
-        return self.client.get(_path(key), _Issue, patience=patience)
-
-    def _labels(self, key: TaskKey) -> tuple[str, ...]:
-        return _names(self._issue(key))
-
-    def _relabel(self, key: TaskKey, wanted: Change) -> None:
-        if wanted.add:
-            self.client.send("POST", f"{_path(key)}/labels", {"labels": list(wanted.add)})
-        for name in wanted.remove:
+    def _change_labels(self, key: TaskKey, change: LabelChange) -> None:
+        if change.add:
+            self.client.send("POST", f"{_make_path(key)}/labels", {"labels": list(change.add)})
+        for name in change.remove:
             try:
-                self.client.send("DELETE", f"{_path(key)}/labels/{quote(name, safe='')}")
+                self.client.send("DELETE", f"{_make_path(key)}/labels/{quote(name, safe='')}")
             except SourceError as error:
-                if error.status not in {NOT_FOUND, GONE}:  # somebody else was faster
+                if error.status not in {NOT_FOUND, GONE}:  # already removed
                     raise
 
-    def _post(self, key: TaskKey, body: str) -> str:
-        made = self.client.send("POST", f"{_path(key)}/comments", {"body": body}, _Note, again=False)
-        return str(made.id if made else "")
+    def _post_comment(self, key: TaskKey, body: str) -> str:
+        path = f"{_make_path(key)}/comments"
+        comment = self.client.send("POST", path, {"body": body}, _Comment, idempotent=False)
+        return str(comment.id if comment else "")
 
-    def _replace(self, key: TaskKey, comment_id: str, body: str) -> None:
+    def _replace_comment(self, key: TaskKey, comment_id: str, body: str) -> None:
         if not comment_id.isdecimal():
-            raise UsageError(f"A comment on GitHub cannot be {comment_id!a:.40}.", hint="Allowed is a number.")
+            raise UsageError(f"{comment_id!a:.40} is not the id of a comment on GitHub.", hint="It is a number.")
         path = f"/repos/{key.owner}/{key.repo}/issues/comments/{comment_id}"
-        self.client.send("PATCH", path, {"body": body}, patience=HURRY_SECONDS)
+        self.client.send("PATCH", path, {"body": body}, max_wait=SHORT_WAIT_SECONDS)
 
-    def _comments(self, key: TaskKey, since: str, patience: float = PATIENCE_SECONDS) -> Iterator[Comment]:
+    def _iter_comments(self, key: TaskKey, since: str, max_wait: float = MAX_WAIT_SECONDS) -> Iterator[Comment]:
         query = {"since": f"{since[:19]}Z"} if since else {}
-        for page in self.client.pages(f"{_path(key)}/comments", list[_Note], query, patience=patience):
-            yield from (_comment(note) for note in page if not _is_machine(note.user))
+        paths = [f"{_make_path(key)}/comments"]
+        pull = f"/repos/{key.owner}/{key.repo}/pulls/{key.task_id}"
         if key.task_type == "pull_request":
-            yield from self._reviews(key, query, patience)
+            paths.append(f"{pull}/comments")
+        for path in paths:
+            for page in self.client.iter_pages(path, list[_Comment], query, max_wait=max_wait):
+                yield from (_make_comment(comment) for comment in page if not _is_machine(comment.user))
+        if key.task_type == "pull_request":
+            for reviews in self.client.iter_pages(f"{pull}/reviews", list[_Review], max_wait=max_wait):
+                yield from (_make_review(one) for one in reviews if one.submitted_at and not _is_machine(one.user))
 
-    def _reviews(self, key: TaskKey, query: dict[str, str], patience: float) -> Iterator[Comment]:
-        """What people wrote on lines, and when they sent a review."""
-        path = f"/repos/{key.owner}/{key.repo}/pulls/{key.task_id}"
-        for page in self.client.pages(f"{path}/comments", list[_Remark], query, patience=patience):
-            yield from (_remark(note) for note in page if not _is_machine(note.user))
-        for reviews in self.client.pages(f"{path}/reviews", list[_Review], patience=patience):
-            for one in reviews:
-                if one.submitted_at and not _is_machine(one.user):
-                    when = moment(one.submitted_at)
-                    yield Comment(f"review-{one.id}", _login(one.user), clean_text(one.body or ""), when, when)
-
-    def _newest(self, key: TaskKey) -> Iterator[Comment]:
+    def _iter_newest(self, key: TaskKey) -> Iterator[Comment]:
         hour_ago = datetime.fromtimestamp(self._now(), UTC) - timedelta(hours=1)
         query = {"since": hour_ago.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        for page in self.client.pages(f"{_path(key)}/comments", list[_Note], query):
-            yield from map(_comment, page)
+        for page in self.client.iter_pages(f"{_make_path(key)}/comments", list[_Comment], query):
+            yield from map(_make_comment, page)
 
-    def _assignees(self, key: TaskKey, patience: float) -> tuple[str, ...]:
-        return _logins(self._issue(key, patience).assignees)
-
-    def _reviewers(self, key: TaskKey) -> tuple[str, ...]:
+    def _list_reviewers(self, key: TaskKey) -> tuple[str, ...]:
         if key.task_type != "pull_request":
             return ()
         path = f"/repos/{key.owner}/{key.repo}/pulls/{key.task_id}"
-        return _logins(self.client.get(path, _Request).requested_reviewers)
+        return _get_logins(self.client.get(path, _PullRequest).requested_reviewers)
 
-    def _references(self, key: TaskKey) -> Iterator[_Issue]:
-        """Pull requests of the same repository that name this issue, without those that were closed unmerged."""
-        for page in self.client.pages(f"{_path(key)}/timeline", list[_Event]):
+    def _iter_pulls(self, key: TaskKey) -> Iterator[_Issue]:
+        """Yield the open and merged pull requests of the same repository that mention an issue."""
+        for page in self.client.iter_pages(f"{_make_path(key)}/timeline", list[_Event]):
             for event in page:
                 pull = event.source.issue if event.event == "cross-referenced" and event.source else None
                 if pull is None or pull.pull_request is None:
                     continue
-                place = pull.repository.full_name if pull.repository else _place(pull)
-                if same(place, f"{key.owner}/{key.repo}") and (pull.state == "open" or pull.pull_request.merged_at):
+                repo = pull.repository.full_name if pull.repository else _get_repo(pull)
+                if is_same_name(repo, f"{key.owner}/{key.repo}") and (
+                    pull.state == "open" or pull.pull_request.merged_at
+                ):
                     yield pull
 
 
-def _path(key: TaskKey) -> str:
+def _make_path(key: TaskKey) -> str:
     return f"/repos/{key.owner}/{key.repo}/issues/{key.task_id}"
 
 
-def _key(hit: _Issue) -> TaskKey | None:
-    owner, _, repo = _place(hit).partition("/")
-    kind: dict[str, Any] = {"pull_request" if hit.pull_request else "issue": hit.number}
+def _make_key(issue: _Issue) -> TaskKey | None:
+    owner, _, repo = _get_repo(issue).partition("/")
+    number: dict[str, Any] = {"pull_request" if issue.pull_request else "issue": issue.number}
     try:
-        return TaskKey.github(owner, repo, **kind)
+        return TaskKey.github(owner, repo, **number)
     except UsageError as error:
-        log.warning("An item that GitHub found is left out: %s", error)
+        log.warning("An item that GitHub found is skipped: %s", error)
         return None
 
 
-def _place(issue: _Issue) -> str:
-    """`acme/shop`, from the address of the repository."""
-    found = re.search(r"/repos/([^/]+/[^/]+)/?$", issue.repository_url)
-    return found[1] if found else ""
+def _get_repo(issue: _Issue) -> str:
+    """Return `acme/shop`, from the address of the repository."""
+    match = re.search(r"/repos/([^/]+/[^/]+)/?$", issue.repository_url)
+    return match[1] if match else ""
 
 
-def _comment(note: _Note) -> Comment:
-    body = clean_text(note.body or "")
-    return Comment(str(note.id), _login(note.user), body, moment(note.created_at), moment(note.updated_at))
+def _make_comment(comment: _Comment) -> Comment:
+    body, times = clean_text(comment.body or ""), map(normalise_time, (comment.created_at, comment.updated_at))
+    plain = Comment(str(comment.id), _get_login(comment.user), body, *times)
+    if not comment.path:
+        return plain
+    place = f"{comment.path}, line {comment.line}" if comment.line else comment.path
+    return structs.replace(plain, id=f"line-{comment.id}", body=f"On {place}:\n{body}" if body else "")
 
 
-def _remark(note: _Remark) -> Comment:
-    place = f"{note.path}, line {note.line}" if note.line else note.path
-    plain = _comment(note)
-    return structs.replace(plain, id=f"line-{note.id}", body=f"On {place}:\n{plain.body}" if plain.body else "")
+def _make_review(review: _Review) -> Comment:
+    time = normalise_time(review.submitted_at or "")
+    return Comment(f"review-{review.id}", _get_login(review.user), clean_text(review.body or ""), time, time)
 
 
 def _is_machine(user: _User | None) -> bool:
     return user is not None and user.type == "Bot"
 
 
-def _login(user: _User | None) -> str:
-    return user.login if user is not None else "ghost"  # GitHub's own name for those who left
+def _get_login(user: _User | None) -> str:
+    return user.login if user is not None else "ghost"  # GitHub's name for deleted accounts
 
 
-def _logins(users: list[_User] | None) -> tuple[str, ...]:
+def _get_logins(users: list[_User] | None) -> tuple[str, ...]:
     return tuple(user.login for user in users or ())
-
-
-def _names(issue: _Issue) -> tuple[str, ...]:
-    return tuple(name for label in issue.labels if (name := label if isinstance(label, str) else label.name))

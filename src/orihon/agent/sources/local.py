@@ -1,11 +1,17 @@
 """Issues on this machine: a Markdown file, a text, or a directory of Markdown files.
 
-The files belong to people and are only read. What Orihon has to say about `login.md` stands beside it in
-`login.orihon.json`: the status, and the comments of both sides. A person may add a comment there by hand (an author and
-a body are enough), or set the status to `queued` to ask again. Who takes the file away asks again too. A `status` of
-`stopped` or `closed` at the top of the Markdown file stops a run.
+The files belong to the user and are only read. A file may have front matter and a heading, both optional:
 
-A text has no file: its comments end with the process.
+    ---
+    labels: [bug]
+    status: closed
+    author: alice
+    ---
+    # The login page is blank
+
+Status and comments of `login.md` are in `login.orihon.json` next to it. A user may add a comment there (an author and a
+body are enough). Setting the status to `queued`, or removing the file, asks for another run. A `status` of `stopped` or
+`closed` in the front matter stops a run. A text has no file: its comments end with the process.
 """
 
 from __future__ import annotations
@@ -24,10 +30,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from orihon.agent.sources import markdown
-from orihon.agent.sources.base import Comment, Item, Outcome, masked, moment, same
-from orihon.agent.sources.issue_prompt import is_ours, prompt_of
-from orihon.agent.sources.labels import label_of
+from orihon.agent.sources.base import (
+    OUTCOMES,
+    Comment,
+    Item,
+    Outcome,
+    find_label,
+    is_same_name,
+    mask_item,
+    normalise_time,
+)
+from orihon.agent.sources.issue_prompt import is_own_comment, render_prompt
 from orihon.codec import clean_text, now
 from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError
@@ -39,14 +52,29 @@ log = logging.getLogger("orihon")
 
 BOT = "orihon"
 MAX_PATH_CHARS = 1000
+MAX_BYTES = 1_000_000
+MAX_TITLE_CHARS = 100
 SUFFIX = ".orihon.json"
-OUTCOMES = ("queued", "processing", "done", "failed", "paused", "stopped")
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
+_HEADING = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
 T = TypeVar("T")
 
 
+class Page(Struct, frozen=True):
+    """A parsed Markdown file."""
+
+    title: str
+    body: str
+    status: str = ""
+    author: str = ""
+    labels: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+
+
 class _State(Struct):
-    """What stands in the file beside an issue; whatever else a person writes there stays."""
+    """The content of an `.orihon.json` file; fields that a user added are kept in `others`."""
 
     status: str
     comments: list[dict[str, Any]]
@@ -60,138 +88,132 @@ class Local:
         self.forge, self.sanitiser = forge or Forge(), sanitiser
         self.bot = self.forge.bot_name or BOT
         self._assigned: set[TaskKey] = set()
-        self._state = _State("", [], {})  # of a text
-        self.path = _path(what)
+        self._text_state = _State("", [], {})
+        self.path = _find_path(what)
         self.text = str(what) if self.path is None else ""
 
     def keys(self) -> list[TaskKey]:
-        """What there is, whatever its status."""
-        return list(self._keys())
+        """Return the keys of all issues, whatever their status."""
+        return list(self._map_keys())
 
     def find(self) -> Iterator[Item]:
-        for key in self._keys():
+        for key in self._map_keys():
             try:
-                page, state = self._page(key), self._read(key)
+                page, state = self._load_page(key), self._load_state(key)
             except SourceError as error:
                 if self.path is None or not self.path.is_dir():
                     raise
-                log.warning("%s is left out: %s", key, error)
+                log.warning("%s is skipped: %s", key, error)
                 continue
-            if page.status != "closed" and _status(page, state) == "queued":
-                yield self._item(key, page, state)
+            if page.status != "closed" and _get_status(page, state) == "queued":
+                yield self._make_item(key, page, state)
 
     def get(self, key: TaskKey) -> Item:
-        item = self._item(key, self._page(key), self._read(key))
-        if any(same(name, self.bot) for name in item.assignees):
+        item = self._make_item(key, self._load_page(key), self._load_state(key))
+        if self._has_bot(item.assignees):
             self._assigned.add(key)
         return item
 
-    def prompt(self, item: Item) -> str:
-        return prompt_of(masked(item, self.sanitiser), self.bot)
+    def render_prompt(self, item: Item) -> str:
+        return render_prompt(mask_item(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         def change(state: _State) -> None:
             state.status = outcome
 
-        if self._read(key).status != outcome:
-            self._change(key, change)
+        if self._load_state(key).status != outcome:
+            self._change_state(key, change)
 
-    def say(self, key: TaskKey, text: str) -> str:
+    def add_comment(self, key: TaskKey, text: str) -> str:
         def change(state: _State) -> str:
-            at, number = now(), len(state.comments) + 1
+            time, comment_id = now(), str(len(state.comments) + 1)
+            body = self.sanitiser.text(text)
             state.comments.append(
-                {
-                    "id": str(number),
-                    "author": self.bot,
-                    "body": self.sanitiser.text(text),
-                    "created_at": at,
-                    "updated_at": at,
-                }
+                {"id": comment_id, "author": self.bot, "body": body, "created_at": time, "updated_at": time}
             )
-            return str(number)
+            return comment_id
 
-        return self._change(key, change)
+        return self._change_state(key, change)
 
-    def edit(self, key: TaskKey, comment_id: str, text: str) -> None:
+    def edit_comment(self, key: TaskKey, comment_id: str, text: str) -> None:
         def change(state: _State) -> None:
-            found = next((one for one in state.comments if one["id"] == comment_id), None)
-            if found is None:
+            comment = next((one for one in state.comments if one["id"] == comment_id), None)
+            if comment is None:
                 raise SourceError(f"{key} has no comment {comment_id!a:.40}.", status=404, hint="It was deleted.")
-            found |= {"body": self.sanitiser.text(text), "updated_at": now()}
+            comment |= {"body": self.sanitiser.text(text), "updated_at": now()}
 
-        self._change(key, change)
+        self._change_state(key, change)
 
-    def new_comments(self, key: TaskKey, since: str) -> list[Comment]:
-        found = [one for one in self._of_people(self._read(key)) if one.updated_at >= since]
-        return sorted(found, key=lambda one: one.updated_at)
+    def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
+        comments = [one for one in self._list_user_comments(self._load_state(key)) if one.updated_at >= since]
+        return sorted(comments, key=lambda one: one.updated_at)
 
     def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool:
         try:
-            page = self._page(key)
+            page = self._load_page(key)
         except SourceError:
             return True
         if page.status in {"stopped", "closed"}:
             return False
-        if any(same(name, self.bot) for name in page.assignees):
+        if self._has_bot(page.assignees):
             self._assigned.add(key)
             return True
         return not (key in self._assigned if was_assigned is None else was_assigned)
 
-    def user_of(self, item: Item) -> str:
+    def find_user(self, item: Item) -> str:
         return item.author
 
-    def linked(self, what: Item | TaskKey) -> TaskKey | None:  # noqa: ARG002 - files do not become others
+    def find_linked(self, key: TaskKey) -> TaskKey | None:  # noqa: ARG002 - files are not linked
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""
 
-    def _keys(self) -> dict[TaskKey, Path | None]:
+    def _has_bot(self, names: tuple[str, ...]) -> bool:
+        return any(is_same_name(name, self.bot) for name in names)
+
+    def _map_keys(self) -> dict[TaskKey, Path | None]:
+        # keys are shortened and hashed, so secrets are masked before
         if self.path is None:
-            text = self._unsecret(self.text)
-            return {TaskKey.local(_safe(_first_line(text), text)): None}
+            text = self.sanitiser.text(self.text)
+            first_line = text.strip().split("\n", 1)[0].lstrip("# ").lower()[:40]
+            return {TaskKey.local(_make_name(first_line, text)): None}
         paths = [self.path]
         if self.path.is_dir():
             paths = sorted(path for path in self.path.glob("*.md") if path.is_file() and not path.name.startswith("."))
-        found: dict[TaskKey, Path | None] = {}
+        keys: dict[TaskKey, Path | None] = {}
         for path in paths:
-            other = found.setdefault(self._key(path), path)
+            other = keys.setdefault(self._make_key(path), path)
             if other is not path:
                 raise SourceError(
-                    f"{path.name} and {other.name if other else ''} have the same name once secrets are hidden.",
+                    f"{path.name} and {other.name if other else ''} have the same name once secrets are masked.",
                     hint="Rename one of them, or see masking.kinds in docs/masking.md.",
                 )
-        return found
+        return keys
 
-    def _key(self, path: Path) -> TaskKey:
-        directory = [self._unsecret(part) for part in path.parent.resolve().parts]
-        place = hashlib.sha256(os.fsencode(Path(*directory))).hexdigest()[:8]
-        workspace = f"{_slug(directory[-1], 60).lower() or 'root'}-{place}"
-        return TaskKey.local(
-            _safe(self._unsecret(path.stem if path.suffix == ".md" else path.name)), workspace=workspace
-        )
+    def _make_key(self, path: Path) -> TaskKey:
+        directory = [self.sanitiser.text(part) for part in path.parent.resolve().parts]
+        digest = hashlib.sha256(os.fsencode(Path(*directory))).hexdigest()[:8]
+        workspace = f"{_make_slug(directory[-1], 60).lower() or 'root'}-{digest}"
+        name = path.stem if path.suffix == ".md" else path.name
+        return TaskKey.local(_make_name(self.sanitiser.text(name)), workspace=workspace)
 
-    def _unsecret(self, text: str) -> str:
-        """A text that a key is made of: a key is cut and hashed, so no secret may be in it before."""
-        return self.sanitiser.text(text)
-
-    def _where(self, key: TaskKey) -> Path | None:
-        keys = self._keys()
+    def _locate(self, key: TaskKey) -> Path | None:
+        keys = self._map_keys()
         if key not in keys:
             raise SourceError(f"There is no {key} here.", status=404, hint="Its file was moved or renamed.")
         return keys[key]
 
-    def _page(self, key: TaskKey) -> markdown.Page:
-        path = self._where(key)
-        return markdown.parse(self.text, "text") if path is None else markdown.read(path)
+    def _load_page(self, key: TaskKey) -> Page:
+        path = self._locate(key)
+        return parse_page(self.text, "text") if path is None else _read_page(path)
 
-    def _item(self, key: TaskKey, page: markdown.Page, state: _State) -> Item:
-        ours = {label_of(self.forge, one).casefold() for one in OUTCOMES}  # type: ignore[arg-type]
+    def _make_item(self, key: TaskKey, page: Page, state: _State) -> Item:
+        ours = {find_label(self.forge, outcome).casefold() for outcome in OUTCOMES}
         labels = [label for label in page.labels if label.casefold() not in ours]
-        status = _status(page, state)
-        if status in OUTCOMES:
-            labels.append(label_of(self.forge, status))  # type: ignore[arg-type]
-        where = self._where(key)
+        status = _get_status(page, state)
+        labels += [find_label(self.forge, outcome) for outcome in OUTCOMES if outcome == status]
+        path = self._locate(key)
         return Item(
             key=key,
             title=clean_text(page.title),
@@ -199,130 +221,177 @@ class Local:
             author=page.author,
             assignees=page.assignees,
             labels=tuple(labels),
-            url=str(where) if where else "",
-            comments=self._of_people(state),
+            url=str(path) if path else "",
+            comments=self._list_user_comments(state),
         )
 
-    def _of_people(self, state: _State) -> tuple[Comment, ...]:
+    def _list_user_comments(self, state: _State) -> tuple[Comment, ...]:
         comments = (msgspec.convert(one, Comment) for one in state.comments)
-        return tuple(one for one in comments if one.body.strip() and not is_ours(one, self.bot))
+        return tuple(one for one in comments if one.body.strip() and not is_own_comment(one, self.bot))
 
-    def _read(self, key: TaskKey) -> _State:
-        path = self._where(key)
-        return self._state if path is None else _load(_beside(path))
+    def _load_state(self, key: TaskKey) -> _State:
+        path = self._locate(key)
+        return self._text_state if path is None else _read_state(_make_state_path(path))
 
-    def _change(self, key: TaskKey, change: Callable[[_State], T]) -> T:
-        """Change the file beside an issue, whoever else is about to."""
-        path = self._where(key)
+    def _change_state(self, key: TaskKey, change: Callable[[_State], T]) -> T:
+        """Apply a change to the state of an issue, one process at a time."""
+        path = self._locate(key)
         if path is None:
-            return change(self._state)
-        beside = _beside(path)
+            return change(self._text_state)
+        state_path = _make_state_path(path)
         try:
-            with _locked(beside.parent):
-                state = _load(beside)
+            with _lock(state_path.parent):
+                state = _read_state(state_path)
                 result = change(state)
-                _store(beside, state)
+                _write_state(state_path, state)
         except OSError as error:
             raise SourceError(
-                f"{beside} cannot be written ({error.strerror}).", hint="Check the disk and its rights."
+                f"{state_path} cannot be written ({error.strerror}).", hint="Check the disk and the permissions."
             ) from error
         return result
 
 
-def _path(what: str | Path) -> Path | None:
-    """The file or directory that is meant, or None for a text."""
+def parse_page(text: str, name: str) -> Page:
+    """Return the page in a text. `name` is the title if there is no other. Invalid front matter is body."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    front, rest = _split_front_matter(text)
+    heading = _HEADING.search(rest)
+    first_line = next((line.strip() for line in rest.splitlines() if line.strip()), "")
+    title = "" if heading is None else heading[1].rstrip(" \t#") or heading[1]
+    if heading is not None and not rest[: heading.start()].strip():
+        rest = rest[heading.end() :]
+    title = title or first_line[:MAX_TITLE_CHARS] or name
+    return Page(
+        title=title.strip(),
+        body=rest.strip(),
+        status=_to_text(front.get("status")).lower(),
+        author=_to_text(front.get("author")),
+        labels=_to_list(front.get("labels")),
+        assignees=_to_list(front.get("assignees")),
+    )
+
+
+def _read_page(path: Path) -> Page:
+    try:
+        if not path.is_file():
+            raise SourceError(f"{path} is not a file.", status=404, hint="Give a Markdown file or a directory of them.")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SourceError(
+            f"{path} cannot be read ({error.strerror}).", hint="Check the path and its permissions."
+        ) from error
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"{path} is larger than {MAX_BYTES:,} bytes.", hint="Shorten the issue.")
+    return parse_page(data.decode("utf-8-sig", "replace"), path.stem)
+
+
+def _split_front_matter(text: str) -> tuple[dict[str, object], str]:
+    from orihon.settings import yaml as yamlfile  # noqa: PLC0415 - most pages have none
+
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        return {}, text
+    try:
+        entries = yamlfile.parse(match[1] or "")
+    except yamlfile.YamlError:
+        return {}, text
+    if not isinstance(entries, tuple | None):
+        return {}, text
+    return {entry.key.lower(): entry.value for entry in entries or ()}, text[match.end() :]
+
+
+def _to_text(value: object) -> str:
+    return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+def _to_list(value: object) -> tuple[str, ...]:
+    """Return the items of a list, or of a text with commas."""
+    items = value if isinstance(value, list) else _to_text(value).split(",")
+    return tuple(text for item in items if (text := _to_text(item)))
+
+
+def _find_path(what: str | Path) -> Path | None:
+    """Return the file or directory that is named, or None for a text."""
     text = str(what)
-    short = text.strip() == text and "\n" not in text and "\0" not in text and len(text) <= MAX_PATH_CHARS
+    may_be_path = text.strip() == text and "\n" not in text and "\0" not in text and len(text) <= MAX_PATH_CHARS
     if not text.strip():
         raise UsageError("The task is empty.", hint="Give a file, a directory or a text.")
     with contextlib.suppress(OSError):
-        if short and Path(text).exists():
+        if may_be_path and Path(text).exists():
             return Path(text)
-    if isinstance(what, Path) or (short and re.fullmatch(r"\S+\.(?:md|txt|markdown)|\.{0,2}/\S*", text)):
-        raise UsageError(
-            f"There is no file {shown(text)!a:.200}.", hint="Check the path; a text has more than one word."
-        )
+    if isinstance(what, Path) or (may_be_path and re.fullmatch(r"\S+\.(?:md|txt|markdown)|\.{0,2}/\S*", text)):
+        hint = "Check the path; a text has more than one word."
+        raise UsageError(f"There is no file {shown(text)!a:.200}.", hint=hint)
     return None
 
 
-def _safe(name: str, whole: str = "") -> str:
-    """A name that a key can hold; what had to be changed for it has a number that tells it from others."""
-    slug = _slug(name, 50)
-    if slug == name and not whole:
+def _make_name(name: str, text: str = "") -> str:
+    """Return a name that a key can hold; a hash tells changed names apart."""
+    slug = _make_slug(name, 50)
+    if slug == name and not text:
         return slug
-    return f"{slug or 'issue'}-{hashlib.sha256(os.fsencode(whole or name)).hexdigest()[:8]}"
+    return f"{slug or 'issue'}-{hashlib.sha256(os.fsencode(text or name)).hexdigest()[:8]}"
 
 
-def _slug(text: str, limit: int) -> str:
+def _make_slug(text: str, limit: int) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:limit].strip("-._")
 
 
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0].lstrip("# ").lower()[:40]
-
-
-def _beside(path: Path) -> Path:
+def _make_state_path(path: Path) -> Path:
     return path.with_name((path.stem if path.suffix == ".md" else path.name) + SUFFIX)
 
 
-def _status(page: markdown.Page, state: _State) -> str:
-    """What Orihon said last; before that what the file says; a file that says nothing asks for work."""
+def _get_status(page: Page, state: _State) -> str:
+    """Return the status that Orihon set last, else that of the file; a file without one asks for work."""
     return state.status or page.status or "queued"
 
 
-def _load(path: Path) -> _State:
+def _read_state(path: Path) -> _State:
     try:
         data = path.read_bytes()
-        written = _written(path)
+        written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
     except FileNotFoundError:
         return _State("", [], {})
     except OSError as error:
-        raise SourceError(f"{path} cannot be read ({error.strerror}).", hint="Check its rights.") from error
+        raise SourceError(f"{path} cannot be read ({error.strerror}).", hint="Check its permissions.") from error
     try:
         value = decode_json(data, type=dict[str, Any])
         comments = msgspec.convert(value.pop("comments", []), list[dict[str, Any]])
-        found = [_completed(one, number, written) for number, one in enumerate(comments, 1)]
+        completed = [_complete_comment(comment, number, written) for number, comment in enumerate(comments, 1)]
         status = msgspec.convert(value.pop("status", ""), str)
     except ValueError as error:
         raise SourceError(
-            f"{path} is not what Orihon wrote ({error}).", hint="Mend the JSON, or take the file away to begin anew."
+            f"{path} is not a state file of Orihon ({error}).",
+            hint="Repair the JSON, or remove the file to start over.",
         ) from error
-    return _State(status, found, value)
+    return _State(status, completed, value)
 
 
-def _completed(comment: dict[str, Any], number: int, written: str) -> dict[str, Any]:
-    """A comment as a person may leave it, with the rest filled in."""
+def _complete_comment(comment: dict[str, Any], number: int, written: str) -> dict[str, Any]:
+    """Return a comment that a user wrote, with the missing fields."""
     texts = {name: str(comment.get(name) or "") for name in ("id", "author", "body", "created_at", "updated_at")}
-    created = moment(texts["created_at"] or written)
-    filled = {
-        "id": texts["id"] or str(number),
-        "created_at": created,
-        "updated_at": moment(texts["updated_at"]) or created,
-    }
-    return {**comment, **texts, **filled}
-
-
-def _written(path: Path) -> str:
-    """When a file was written."""
-    return moment(datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat())
+    created = normalise_time(texts["created_at"] or written)
+    updated = normalise_time(texts["updated_at"]) or created
+    return {**comment, **texts, "id": texts["id"] or str(number), "created_at": created, "updated_at": updated}
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """One writer at a time; the lock is on the directory, so that no lock file is left behind."""
-    handle = os.open(directory, os.O_RDONLY)
+def _lock(directory: Path) -> Iterator[None]:
+    """Hold a lock on the directory itself, so that no lock file is left behind."""
+    fd = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
-def _store(path: Path, state: _State) -> None:
+def _write_state(path: Path, state: _State) -> None:
     value = {"status": state.status, **state.others, "comments": state.comments}
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    new.replace(path)
+    temporary.replace(path)

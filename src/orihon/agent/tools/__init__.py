@@ -1,1 +1,1 @@
-"""The tools of the agent: files of a workspace, a shell, and whatever MCP servers offer. `box.Toolbox` holds them."""
+"""The tools of the agent: files of a workspace, a shell, and MCP servers. `toolbox.Toolbox` holds them."""

@@ -1,4 +1,4 @@
-"""Who allows what: everything that changes something is asked for, or only what is not an edit, or nothing."""
+"""What the model may do without a question: nothing that changes something, only edits, or everything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Literal
 
-from orihon.agent.tools.diff import whole_lines
+from orihon.agent.tools.diff import render_full_lines
 from orihon.agent.tools.edit import Change
 from orihon.errors import ToolError, UsageError
 from orihon.terminal import printable
@@ -16,11 +16,11 @@ Kind = Literal["edit", "run"]
 Ask = Callable[[str], bool]
 
 MAX_CHARS = 4000
-HINT = "Start it with --approve edits or --approve all, or where somebody can answer."
+HINT = "Start it with --approve edits or --approve all, or from a terminal where the question can be answered."
 
 
 class Approval:
-    """What may happen without a question, and whom to ask about the rest."""
+    """Asks the user about actions that are not allowed in general."""
 
     def __init__(self, approve: Approve, ask: Ask | None = None) -> None:
         if approve not in {"ask", "edits", "all"}:
@@ -28,37 +28,31 @@ class Approval:
         self.approve: Approve = approve
         self._ask = ask
 
-    def check(self, kind: Kind, name: str, what: str) -> None:
-        """Go on when it is allowed; a ToolError says to the model that it is not."""
+    def check(self, kind: Kind, name: str, question: str) -> None:
+        """Return if the action is allowed. Raise ToolError for the model if it is not."""
         if self.approve == "all" or (self.approve == "edits" and kind == "edit"):
             return
-        ask = self._ask or _at_the_terminal()
+        is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()
+        ask = self._ask or (_ask_terminal if is_terminal else None)
         if ask is None:
-            raise ToolError(f"Nobody is there to allow {name}, so it was not done.", hint=HINT)
-        if not ask(escape_question(what)):
+            raise ToolError(f"There is no one to allow {name}, so it was not done.", hint=HINT)
+        if not ask(escape_question(question)):
             raise ToolError(f"The user did not allow {name}. Do not try it again; ask what to do instead.", hint=HINT)
 
     def check_change(self, name: str, change: Change) -> None:
-        """As above, for a change of a file; what is shown is the difference."""
-        verb = "Make" if change.old is None else "Change"
-        self.check(
-            "edit", f"{name} of {change.path}", f"{verb} {change.path}?\n{whole_lines(change.old or b'', change.new)}"
-        )
+        """Check the change of a file; the question shows the difference."""
+        verb = "Create" if change.old is None else "Change"
+        question = f"{verb} {change.path}?\n{render_full_lines(change.old or b'', change.new)}"
+        self.check("edit", f"{name} of {change.path}", question)
 
 
 def escape_question(text: str) -> str:
-    """A question that cannot move the cursor, turn the writing round or hide a part of itself."""
-    more = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
-    return printable(text[:MAX_CHARS]) + more
+    """Return a question that cannot move the cursor, reverse the text or hide a part of itself."""
+    omitted = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
+    return printable(text[:MAX_CHARS]) + omitted
 
 
-def _at_the_terminal() -> Ask | None:
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
-        return None
-
-    def ask(question: str) -> bool:
-        sys.stderr.write(f"{question}\nAllow this? [y/N] ")
-        sys.stderr.flush()
-        return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-    return ask
+def _ask_terminal(question: str) -> bool:
+    sys.stderr.write(f"{question}\nAllow this? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

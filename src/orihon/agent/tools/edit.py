@@ -1,7 +1,7 @@
-"""Write a file, or change a piece of it: whole or not at all, with its mode, its line ends and its byte order mark.
+"""Write a file or replace a piece of it: completely or not at all, keeping its mode, line ends and byte order mark.
 
-A mask such as `[EMAIL]` stands for something that the model was not shown. It never lands in a file that does not
-hold that very mask itself, and `.git` is not written to, because git runs what is written there.
+A mask such as `[EMAIL]` stands for a value that the model was not shown. It is never written into a file that does not
+contain that mask. `.git` is not written, because git runs programs that are named there.
 """
 
 from __future__ import annotations
@@ -16,197 +16,186 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.events import FileSeen, Watch
-from orihon.agent.tools.fuzzy_match import lines_with, nearest, numbered
+from orihon.agent.tools.events import FileSeen, OnEvent
+from orihon.agent.tools.fuzzy_match import list_lines_with, number_lines, suggest_piece
 from orihon.agent.tools.workspace import Location, Workspace, make_tool_error, open_regular_file
 from orihon.errors import ToolError
 from orihon.redaction import masks_in
 from orihon.stores.files import sync, write_all
 
-MAX_BYTES = 20_000_000  # what is held in memory to be changed
-AROUND = 3  # lines shown before and after a change
+MAX_BYTES = 20_000_000  # of a file that is changed in memory
+CONTEXT = 3  # lines shown before and after a change
 BOM = b"\xef\xbb\xbf"
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Write a whole file of the workspace; one that is there is replaced, directories on the way are made."""
+    """Write a whole file of the workspace. An existing file is replaced; missing directories are created."""
 
     path: Annotated[str, Meta(description="The file.")]
-    content: Annotated[str, Meta(description="All that is to be in it.")]
+    content: Annotated[str, Meta(description="The complete new content.")]
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Replace a piece of a file. `old` must be in the file exactly as given, white space included, and only once."""
 
     path: Annotated[str, Meta(description="The file.")]
-    old: Annotated[str, Meta(description="What is there now, without the numbers that read puts before lines.")]
-    new: Annotated[str, Meta(description="What is to be there instead.")]
-    all: Annotated[bool, Meta(description="Replace every place where `old` is.")] = False
+    old: Annotated[str, Meta(description="The present text, without the line numbers of read.")]
+    new: Annotated[str, Meta(description="The text that replaces it.")]
+    all: Annotated[bool, Meta(description="Replace every occurrence of `old`.")] = False
 
 
 class Change(NamedTuple):
-    """What is about to happen to a file; `old` is None for a new one."""
+    """A planned change of a file; `old` is None for a new file."""
 
     path: str
     old: bytes | None
     new: bytes
-    mark: tuple[int, ...] | None  # of the file as it was read
+    identity: tuple[int, ...] | None  # of the file when it was read
 
 
-Allowed = Callable[[Change], None]
+Approve = Callable[[Change], None]  # raises ToolError if the change is not allowed
 
 
-def write(workspace: Workspace, asked: Write, allowed: Allowed, on_event: Watch | None = None) -> str:
-    """Put a file there."""
-    old, mark, path = _present(workspace, asked.path)
-    _refuse_masks(asked.content, old or b"", "content")
-    content = _encoded(asked.content)
-    change = Change(path, old, _like(content, old) if old is not None else content, mark)
+def write(workspace: Workspace, args: Write, approve: Approve, on_event: OnEvent | None = None) -> str:
+    """Write a whole file."""
+    path, old, identity = _load(workspace, args.path)
+    _refuse_masks(args.content, old or b"", "content")
+    content = _encode(args.content)
+    change = Change(path, old, _match_style(content, old) if old is not None else content, identity)
     if change.old == change.new:
-        return f"{path} is just so already."
-    allowed(change)
-    _replace(workspace, asked.path, change, on_event)
+        return f"{path} has this content already."
+    _apply(workspace, args.path, change, approve, on_event)
     lines = len(change.new.splitlines())
     before = "" if old is None else f", before {len(old.splitlines()):,}"
-    return f"{'Made' if old is None else 'Wrote'} {path}: {lines:,} {'line' if lines == 1 else 'lines'}{before}."
+    return f"{'Created' if old is None else 'Wrote'} {path}: {lines:,} {'line' if lines == 1 else 'lines'}{before}."
 
 
-def edit(workspace: Workspace, asked: Edit, allowed: Allowed, on_event: Watch | None = None) -> str:
-    """Replace one piece by another."""
-    if not asked.old:
+def edit(workspace: Workspace, args: Edit, approve: Approve, on_event: OnEvent | None = None) -> str:
+    """Replace one piece of a file."""
+    if not args.old:
         raise ToolError("old is empty; give the text to replace, or use write for a whole file.")
-    old, mark, path = _present(workspace, asked.path)
-    if old is None:
-        with workspace.locate(asked.path) as place:
-            open_regular_file(place)  # which says what is wrong
-    there = old or b""
-    _refuse_masks(asked.old, there, "old")
-    _refuse_masks(asked.new, there, "new")
-    if asked.old == asked.new:
+    path, content, identity = _load(workspace, args.path)
+    if content is None:
+        with workspace.locate(args.path) as location:
+            os.close(open_regular_file(location))  # raises the error that says what is missing
+        raise ToolError(f"There is no file {path}.")
+    _refuse_masks(args.old, content, "old")
+    _refuse_masks(args.new, content, "new")
+    if args.old == args.new:
         raise ToolError("old and new are the same; there is nothing to change.")
-    before, after = _like(_encoded(asked.old), there, bom=False), _like(_encoded(asked.new), there, bom=False)
-    count = there.count(before)
+    old, new = (_match_style(_encode(text), content, bom=False) for text in (args.old, args.new))
+    count = content.count(old)
     if not count:
-        raise ToolError(f"{path} does not hold old exactly so. {nearest(asked.old, there)}")
-    if count > 1 and not asked.all:
-        places = lines_with(before, there)
-        message = f"old is {count} times in {path}, on lines {places}; give more lines around it, or set all to true."
-        raise ToolError(message)
-    change = Change(path, there, there.replace(before, after), mark)
-    allowed(change)
-    _replace(workspace, asked.path, change, on_event)
-    at = there.find(before)
-    first = there.count(b"\n", 0, at) + 1
-    shown = numbered(change.new, first - AROUND, first + after.count(b"\n") + AROUND)
+        raise ToolError(f"{path} does not contain old exactly. {suggest_piece(args.old, content)}")
+    if count > 1 and not args.all:
+        lines = list_lines_with(old, content)
+        raise ToolError(f"old is {count} times in {path}, on lines {lines}; add lines around it, or set all to true.")
+    change = Change(path, content, content.replace(old, new), identity)
+    _apply(workspace, args.path, change, approve, on_event)
+    first = content.count(b"\n", 0, content.find(old)) + 1
+    shown = number_lines(change.new, first - CONTEXT, first + new.count(b"\n") + CONTEXT)
     return f"Changed {path}{f' in {count} places' if count > 1 else ''}:\n{shown}"
 
 
-def _refuse_masks(given: str, there: bytes, argument: str) -> None:
-    strange = sorted(masks_in(given) - masks_in(there.decode("utf-8", "replace")))
-    if not strange:
+def _refuse_masks(text: str, content: bytes, argument: str) -> None:
+    unknown = sorted(masks_in(text) - masks_in(content.decode("utf-8", "replace")))
+    if not unknown:
         return
-    masks = ", ".join(strange)
+    masks = ", ".join(unknown)
     if argument == "old":
         raise ToolError(
-            f"old holds {masks}, which stands for a value that you were not shown and that the file has instead. "
+            f"old contains {masks}, which stands for a value that you were not shown; the file has that value. "
             "Choose a piece without it, such as the lines before or after."
         )
     raise ToolError(
-        f"{argument} holds {masks}, which stands for a value that you were not shown; it would land in the file as it "
-        "is. Change the lines around it with edit, read the value from the environment, or ask for it."
+        f"{argument} contains {masks}, which stands for a value that you were not shown; it would be written as is. "
+        "Change the lines around it with edit, read the value from the environment, or ask for it."
     )
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ToolError("The text holds half a character (a lone surrogate), which no file can hold.") from error
+        raise ToolError("The text contains half a character (a lone surrogate), which a file cannot hold.") from error
 
 
-def _like(data: bytes, old: bytes, *, bom: bool = True) -> bytes:
-    """New text with the line ends, and the byte order mark, of the file."""
-    if b"\r\n" in old and b"\n" not in old.replace(b"\r\n", b"") and b"\r" not in data:
+def _match_style(data: bytes, content: bytes, *, bom: bool = True) -> bytes:
+    """Return new text with the line ends and the byte order mark of the file."""
+    if b"\r\n" in content and b"\n" not in content.replace(b"\r\n", b"") and b"\r" not in data:
         data = data.replace(b"\n", b"\r\n")
-    return BOM + data if bom and old.startswith(BOM) and not data.startswith(BOM) else data
+    return BOM + data if bom and content.startswith(BOM) and not data.startswith(BOM) else data
 
 
-def _present(workspace: Workspace, path: str) -> tuple[bytes | None, tuple[int, ...] | None, str]:
-    """What is in a file now, how to recognise it, and its path; None when there is none."""
+def _load(workspace: Workspace, path: str) -> tuple[str, bytes | None, tuple[int, ...] | None]:
+    """Return the real path of a file, its content and its identity; None for a file that does not exist."""
     try:
-        with workspace.locate(path, writing=True) as place:
-            if not place.name or _exists(place):
-                return *_content(place), place.path
-            return None, None, place.path
+        with workspace.locate(path, writing=True) as location:
+            if location.name and _get_status(location) is None:
+                return location.path, None, None
+            return location.path, *_read_content(location)
     except ToolError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        return None, None, "/".join(workspace.split_path(path))
+        return "/".join(workspace.split_path(path)), None, None
 
 
-def _exists(place: Location) -> bool:
+def _get_status(location: Location) -> os.stat_result | None:
     try:
-        os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
+        return os.stat(location.name, dir_fd=location.dir_fd, follow_symlinks=False)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
-        raise make_tool_error(error, place.path) from error
-    return True
+        raise make_tool_error(error, location.path) from error
 
 
-def _content(place: Location) -> tuple[bytes, tuple[int, ...]]:
-    with os.fdopen(open_regular_file(place), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not found.st_mode & 0o222:
-            raise ToolError(f"{place.path} is read-only; somebody does not want it changed.")
+def _read_content(location: Location) -> tuple[bytes, tuple[int, ...]]:
+    with os.fdopen(open_regular_file(location), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not status.st_mode & 0o222:
+            raise ToolError(f"{location.path} is read-only, so it is not changed.")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise ToolError(f"{place.path} has more than {MAX_BYTES // 1_000_000} MB; use the shell for it.")
-    return data, _mark(found)
+        raise ToolError(f"{location.path} has more than {MAX_BYTES // 1_000_000} MB; use the shell for it.")
+    return data, _make_identity(status)
 
 
-def _mark(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _make_identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _replace(workspace: Workspace, path: str, change: Change, on_event: Watch | None) -> None:
-    """Put the new bytes in place in one step, unless somebody was faster."""
-    with workspace.locate(path, writing=True, create=True) as place:
+def _apply(workspace: Workspace, path: str, change: Change, approve: Approve, on_event: OnEvent | None) -> None:
+    """Replace the file in one step, after approval, unless another program has changed it."""
+    approve(change)
+    with workspace.locate(path, writing=True, create=True) as location:
+        status = _get_status(location)
+        identity = None if status is None else _make_identity(status)
+        if identity != change.identity or (status is not None and not stat.S_ISREG(status.st_mode)):
+            raise ToolError(f"{location.path} was changed by another program just now; read it again.")
         try:
-            mode = _check_unchanged(place, change)
-            _put(place, change.new, mode)
+            _replace(location, change.new, status)
         except OSError as error:
-            raise make_tool_error(error, place.path) from error
+            raise make_tool_error(error, location.path) from error
         if on_event is not None:
-            on_event(FileSeen(place.path, change.new, wrote=True, before=change.old))
+            on_event(FileSeen(location.path, change.new, wrote=True, before=change.old))
 
 
-def _check_unchanged(place: Location, change: Change) -> os.stat_result | None:
-    try:
-        now = os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        now = None
-    if (None if now is None else _mark(now)) != change.mark or (now is not None and not stat.S_ISREG(now.st_mode)):
-        raise ToolError(f"{place.path} was changed by somebody else just now; read it again.")
-    return now
-
-
-def _put(place: Location, data: bytes, like: os.stat_result | None) -> None:
+def _replace(location: Location, data: bytes, status: os.stat_result | None) -> None:
     temporary = f".orihon-{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666, dir_fd=place.dir_fd)  # the umask has its say about a new file
+    fd = os.open(temporary, flags, 0o666, dir_fd=location.dir_fd)  # the umask applies to a new file
     try:
         try:
-            if like is not None:
-                with suppress(OSError):  # only root can give files away
-                    os.fchown(fd, like.st_uid, like.st_gid)
-                os.fchmod(fd, stat.S_IMODE(like.st_mode))
+            if status is not None:
+                with suppress(OSError):  # only root can change the owner
+                    os.fchown(fd, status.st_uid, status.st_gid)
+                os.fchmod(fd, stat.S_IMODE(status.st_mode))
             write_all(fd, data)
             sync(fd)
         finally:
             os.close(fd)
-        os.replace(temporary, place.name, src_dir_fd=place.dir_fd, dst_dir_fd=place.dir_fd)
+        os.replace(temporary, location.name, src_dir_fd=location.dir_fd, dst_dir_fd=location.dir_fd)
     except BaseException:
         with suppress(OSError):
-            os.unlink(temporary, dir_fd=place.dir_fd)
+            os.unlink(temporary, dir_fd=location.dir_fd)
         raise

@@ -1,27 +1,27 @@
-"""What somebody who watches the tools hears: which file the model has seen or written, and when a program runs."""
+"""What a listener of the toolbox receives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-MAX_BYTES = 20_000_000  # a larger file is not shown to whoever watches
+MAX_BYTES = 20_000_000  # the content of a larger file is not passed on
 
 
 class FileSeen(NamedTuple):
-    """The model knows a file: it has read it, or written it in the place of what was there `before`."""
+    """The model has read a file, or written it; `before` is the content that was replaced."""
 
     path: str
     content: bytes
     wrote: bool = False
-    before: bytes | None = None  # None for a file that was made
+    before: bytes | None = None
 
 
 class ProgramRan(NamedTuple):
-    """A command, or a tool of a server, is about to run, or is over; in between it may change anything."""
+    """A command or a tool of a server is about to run, or has ended. In between it may change any file."""
 
     name: str
     is_over: bool
 
 
-Watch = Callable[[FileSeen | ProgramRan], None]
+OnEvent = Callable[[FileSeen | ProgramRan], None]

@@ -1,7 +1,7 @@
-"""Which files a workspace has: what git knows and does not ignore, else a walk that minds `.gitignore` itself.
+"""The files of a workspace: those that git lists, else a walk that follows `.gitignore` itself.
 
-`.git` is never listed. Git is asked without the settings that make it start programs, because a repository that
-somebody else wrote may be the workspace.
+`.git` is never listed. Git runs without the settings that start programs, because the workspace may be a repository of
+someone else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools import globs
-from orihon.agent.tools.globs import GlobError, Pattern, Rule, ignored, rules_of
+from orihon.agent.tools.globs import Glob, GlobError, IgnoreRule, compile_glob, is_ignored, parse_gitignore
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 
@@ -31,76 +31,65 @@ _LIST = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
 
 
 class ListFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """List the files of the workspace, without those that .gitignore leaves out.
+    """List the files of the workspace, except those that .gitignore excludes.
 
-    Without `glob` it shows one directory: its files with their sizes, and its directories with how many files are
-    below. With `glob` it shows every file below that fits.
+    Without `glob`, one directory is listed: its files with their sizes, and its directories with their number of
+    files. With `glob`, every matching file below the directory is listed.
     """
 
     path: Annotated[str, Meta(description="A directory of the workspace.")] = "."
     glob: Annotated[str, Meta(description="Such as *.py or src/**/*.{ts,tsx}.")] = ""
 
 
-def list_files(workspace: Workspace, asked: ListFiles, environ: Mapping[str, str]) -> str:
-    """One directory, or all files below it that fit a pattern."""
-    pattern = pattern_of(asked.glob)
-    with workspace.open_directory(asked.path) as (fd, where):
-        below = sorted(
-            name for name in iter_files(workspace, where, fd, environ) if pattern is None or pattern.matches(name)
-        )
-        top = "" if where == "." else f"{where}/"
-        lines = (
-            below if pattern is not None else _one_level(workspace, [name.removeprefix(top) for name in below], where)
-        )
+def list_files(workspace: Workspace, args: ListFiles, environ: Mapping[str, str]) -> str:
+    """Return the files of one directory, or all files below it that match a pattern."""
+    glob = parse_glob(args.glob)
+    with workspace.open_directory(args.path) as (fd, path):
+        names = sorted(name for name in iter_files(workspace, path, fd, environ) if glob is None or glob.matches(name))
+        prefix = "" if path == "." else f"{path}/"
+        lines = names if glob is not None else _render_level([name.removeprefix(prefix) for name in names], fd)
     if not lines:
-        return f"There are no files in {where}{f' that fit {asked.glob}' if asked.glob else ''}."
-    more = len(lines) - MAX_LISTED
-    rest = [f"({more:,} more are not shown; narrow it with path or glob.)"] if more > 0 else []
-    return "\n".join([*lines[:MAX_LISTED], *rest])
+        return f"There are no files in {path}{f' that match {args.glob}' if args.glob else ''}."
+    omitted = len(lines) - MAX_LISTED
+    note = [f"({omitted:,} more are not shown; narrow it with path or glob.)"] if omitted > 0 else []
+    return "\n".join([*lines[:MAX_LISTED], *note])
 
 
-def pattern_of(text: str) -> Pattern | None:
-    """The pattern that a model gave; one that cannot be read is refused."""
+def parse_glob(text: str | None) -> Glob | None:
+    """Return the pattern that a model gave, or None if it is empty. Raise ToolError if it cannot be read."""
     try:
-        return globs.compile_glob(text) if text.strip() else None
+        return compile_glob(text) if text and text.strip() else None
     except GlobError as error:
         raise ToolError(f"The glob {text!a:.200} cannot be read: {error}.") from error
 
 
-def _one_level(workspace: Workspace, names: list[str], where: str) -> list[str]:
+def _render_level(names: list[str], dir_fd: int) -> list[str]:
     counts = Counter(name.split("/", 1)[0] for name in names if "/" in name)
     directories = [f"{name}/  {count:,} {'file' if count == 1 else 'files'}" for name, count in sorted(counts.items())]
-    with workspace.open_directory(where) as (fd, _):
-        return directories + [f"{name}  {_size(name, fd)}" for name in names if "/" not in name]
+    return directories + [f"{name}  {_render_size(name, dir_fd)}" for name in names if "/" not in name]
 
 
-def _size(name: str, within: int) -> str:
+def _render_size(name: str, dir_fd: int) -> str:
     try:
-        found = os.stat(name, dir_fd=within, follow_symlinks=False)
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return f"-> {os.readlink(name, dir_fd=dir_fd)}"
     except OSError:
         return "(gone)"
-    if stat.S_ISLNK(found.st_mode):
-        with suppress(OSError):
-            return f"-> {os.readlink(name, dir_fd=within)}"
-    return f"{found.st_size:,} bytes"
+    return f"{status.st_size:,} bytes"
 
 
-def iter_files(workspace: Workspace, where: str, fd: int, environ: Mapping[str, str]) -> Iterator[str]:
-    """The files below a directory, as paths from the workspace on; at most as many as a search can look at."""
-    known = _known_to_git(workspace, where, environ)
-    names = iter(known) if known else _walked(workspace, where, fd)
-    for number, name in enumerate(names):
-        if number >= MAX_FILES:
-            return
-        yield name
+def iter_files(workspace: Workspace, path: str, fd: int, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files below a directory, as paths in the workspace; at most MAX_FILES."""
+    return islice(_list_by_git(workspace, path, environ) or _walk(workspace, path, fd), MAX_FILES)
 
 
-def _known_to_git(workspace: Workspace, where: str, environ: Mapping[str, str]) -> list[str]:
-    """What git lists; nothing when there is no repository, no git, or the directory itself is ignored."""
+def _list_by_git(workspace: Workspace, path: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the files that git lists; none without a repository or git, or if the directory itself is ignored."""
     kept = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
     try:
-        done = subprocess.run(  # noqa: S603 - the arguments are ours, and the path stands after `--`
-            [*_GIT, *_LIST, f":(literal){where}"],
+        completed = subprocess.run(  # noqa: S603 - the arguments are ours, and the path stands after `--`
+            [*_GIT, *_LIST, f":(literal){path}"],
             cwd=workspace.root,
             env=kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
             stdin=subprocess.DEVNULL,
@@ -110,55 +99,57 @@ def _known_to_git(workspace: Workspace, where: str, environ: Mapping[str, str]) 
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    if done.returncode:
+    if completed.returncode:
         return []
-    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    names = {os.fsdecode(name) for name in completed.stdout.split(b"\0") if name}
     return sorted(name for name in names if ".git" not in name.split("/"))
 
 
-def _walked(workspace: Workspace, where: str, fd: int) -> Iterator[str]:
-    top = "" if where == "." else where
-    rules = {"": _rules_above(workspace, top)}
-    for found, directories, names, within in os.fwalk(".", dir_fd=fd, follow_symlinks=False):
+def _walk(workspace: Workspace, path: str, fd: int) -> Iterator[str]:
+    top = "" if path == "." else path
+    rules = {"": _load_rules_above(workspace, top)}
+    for found, directories, names, dir_fd in os.fwalk(".", dir_fd=fd, follow_symlinks=False):
         here = found.removeprefix(".").lstrip("/")
         base = "/".join(part for part in (top, here) if part)
-        mine = [*rules.pop(here, []), *_rules_in(within, base)]
         prefix = f"{base}/" if base else ""
+        own_rules = [*rules.pop(here, []), *_load_rules(dir_fd, base)]
+
+        def is_kept(name: str, *, is_directory: bool) -> bool:
+            return not is_ignored(f"{prefix}{name}", own_rules, is_directory=is_directory)  # noqa: B023 - used at once
+
         directories[:] = sorted(
             name
             for name in directories
-            if name != ".git" and not _is_link(name, within) and not ignored(f"{prefix}{name}", mine, directory=True)
+            if name != ".git" and not _is_link(name, dir_fd) and is_kept(name, is_directory=True)
         )
-        rules |= {f"{here}/{name}".lstrip("/"): mine for name in directories}
-        yield from (
-            f"{prefix}{name}" for name in sorted(names) if not ignored(f"{prefix}{name}", mine, directory=False)
-        )
+        rules |= {f"{here}/{name}".lstrip("/"): own_rules for name in directories}
+        yield from (f"{prefix}{name}" for name in sorted(names) if is_kept(name, is_directory=False))
 
 
-def _rules_above(workspace: Workspace, top: str) -> list[Rule]:
-    """What the directories above the one that is walked ignore."""
-    names = top.split("/") if top else []
-    found: list[Rule] = []
+def _load_rules_above(workspace: Workspace, path: str) -> list[IgnoreRule]:
+    """Return the rules of the directories above the one that is walked."""
+    names = path.split("/") if path else []
+    rules: list[IgnoreRule] = []
     for depth in range(len(names)):
         base = "/".join(names[:depth])
         with suppress(ToolError), workspace.open_directory(base or ".") as (fd, _):
-            found += _rules_in(fd, base)
-    return found
+            rules += _load_rules(fd, base)
+    return rules
 
 
-def _rules_in(within: int, base: str) -> list[Rule]:
+def _load_rules(dir_fd: int, base: str) -> list[IgnoreRule]:
     try:
-        fd = os.open(".gitignore", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=within)
+        fd = os.open(".gitignore", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
     except OSError:
         return []
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return []
-        return rules_of(file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace"), base)
+        return parse_gitignore(file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace"), base)
 
 
-def _is_link(name: str, within: int) -> bool:
+def _is_link(name: str, dir_fd: int) -> bool:
     try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode)
+        return stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
     except OSError:
         return True

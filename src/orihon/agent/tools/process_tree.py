@@ -1,8 +1,8 @@
-"""End processes with everything they started, also what left their group.
+"""End a command with every process that it started, including those that left its session.
 
-Whoever is started gets a variable in its environment, and so does whatever it starts. On Linux the processes that
-carry it are found in /proc, with their children; elsewhere only the process group is ended. What clears its
-environment, leaves the session and lets its parents die is not found.
+A command gets a marker in its environment, which its children inherit. On Linux, members are the processes with the
+marker, those of the session, and their children; elsewhere only the process group is ended. A process that clears its
+environment, leaves the session and outlives its parent is not found. docs/adr/0012 explains why this is not psutil.
 """
 
 from __future__ import annotations
@@ -15,123 +15,116 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-MARKER = "ORIHON_SHELL"
-GRACE_SECONDS = 1.0  # between the request to end and the end
-ROUNDS = 2000
-QUIET_ROUNDS = 8  # looks that find nobody new, before we believe it
+GRACE_SECONDS = 1.0  # between SIGTERM and SIGKILL
+MAX_ROUNDS = 2000
+QUIET_ROUNDS = 8  # scans without a new member before the tree counts as stopped
 _PAUSE = 0.005
 _PROC = Path("/proc")
 
 
-def end(marker: bytes, session: int | None = None, *, grace: float = GRACE_SECONDS) -> None:
-    """Ask all that carry the marker, or are of the session, to end; then end them."""
+class _Process(NamedTuple):
+    pid: int
+    start: bytes  # a pid is used again, with another start
+
+    def send(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, number)
+
+
+def end_processes(marker: bytes, session: int | None = None, *, grace_seconds: float = GRACE_SECONDS) -> None:
+    """End all processes of a session, or with an environment variable that starts with `marker`."""
     if not _PROC.is_dir():
-        _end_group(session, grace)
+        _end_group(session, grace_seconds)
         return
-    hunt = _Hunt(marker, session)
-    asked: set[int] = set()
-    deadline = time.monotonic() + grace
-    while time.monotonic() < deadline:
-        alive = False
-        for pid in hunt.members():
-            alive = True
-            if pid not in asked:
-                asked.add(pid)
-                _signal(pid, signal.SIGTERM)
-        if not alive:
-            break
+    tree = _ProcessTree(marker, session)
+    asked: set[_Process] = set()
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and _send_to_new(tree, asked, signal.SIGTERM):
         time.sleep(_PAUSE)
-    # Whoever is stopped can start nothing more, so one that multiplies is caught in the end.
-    stopped = _each_once(hunt, signal.SIGSTOP)
-    for pid in stopped:
-        _signal(pid, signal.SIGKILL)
-    deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(True for _ in hunt.members()):
-        time.sleep(_PAUSE)
-
-
-def _each_once(hunt: _Hunt, number: int) -> set[int]:
-    """Send a signal to every member, until there are no new ones."""
-    reached: set[int] = set()
+    # A stopped process can start nothing, so that even processes that keep forking are caught.
+    stopped: set[_Process] = set()
     quiet = 0
-    for _ in range(ROUNDS):
-        before = len(reached)
-        for pid in hunt.members():
-            if pid not in reached:
-                reached.add(pid)
-                _signal(pid, number)
-        quiet = quiet + 1 if len(reached) == before else 0
+    for _ in range(MAX_ROUNDS):
+        before = len(stopped)
+        _send_to_new(tree, stopped, signal.SIGSTOP)
+        quiet = quiet + 1 if len(stopped) == before else 0
         if quiet >= QUIET_ROUNDS:
             break
         time.sleep(_PAUSE)
-    return reached
+    for process in stopped:
+        process.send(signal.SIGKILL)
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(True for _ in tree.iter_members()):
+        time.sleep(_PAUSE)
 
 
-class _Seen(NamedTuple):
-    parent: int
-    session: int
-    start: bytes
+def _send_to_new(tree: _ProcessTree, reached: set[_Process], number: signal.Signals) -> bool:
+    """Send a signal to the members that have not got it yet. Return whether there are members."""
+    is_alive = False
+    for process in tree.iter_members():
+        is_alive = True
+        if process not in reached:
+            reached.add(process)
+            process.send(number)
+    return is_alive
 
 
-class _Hunt:
-    """Looks for the members of a family again and again; who once was found to be a stranger is not looked at twice."""
+class _ProcessTree:
+    """Finds the living members of a tree, scan by scan. A process that is no member is examined once."""
 
     def __init__(self, marker: bytes, session: int | None) -> None:
         self._marker, self._session = marker, session
-        self._mine: dict[int, bytes] = {}  # with the time of their start, because numbers are used again
-        self._strangers = {os.getpid()}
+        self._members: set[_Process] = set()
+        self._others = {os.getpid()}
 
-    def members(self) -> Iterator[int]:
-        """Who is alive and belongs, the newest first and each at once, because it may be gone the moment after."""
-        doubtful: dict[int, _Seen] = {}
+    def iter_members(self) -> Iterator[_Process]:
+        """Yield each member as soon as it is found, the newest first: it may be gone a moment later."""
+        candidates: dict[_Process, int] = {}
         for pid in sorted((int(name) for name in os.listdir(_PROC) if name.isdecimal()), reverse=True):
-            if pid in self._strangers or (seen := _look(pid)) is None:
+            try:
+                if pid in self._others:
+                    continue
+                process, parent, session = _read_stat(pid)
+            except (OSError, ValueError, IndexError):
                 continue
-            known = self._mine.get(pid) == seen.start
-            if known or seen.session == self._session or _carries(pid, self._marker):
-                self._mine[pid] = seen.start
-                yield pid
+            if process in self._members or session == self._session or self._is_marked(pid):
+                self._members.add(process)
+                yield process
             else:
-                doubtful[pid] = seen
-        while found := {pid: seen for pid, seen in doubtful.items() if seen.parent in self._mine}:
-            self._mine |= {pid: seen.start for pid, seen in found.items()}
-            doubtful = {pid: seen for pid, seen in doubtful.items() if pid not in found}
-            yield from found
-        # a child of our own may still be on its way to its program and its environment
-        self._strangers |= {pid for pid, seen in doubtful.items() if seen.parent != os.getpid()}
+                candidates[process] = parent
+        pids = {process.pid for process in self._members}
+        while children := {process for process, parent in candidates.items() if parent in pids}:
+            self._members |= children
+            pids = {process.pid for process in children}
+            candidates = {process: parent for process, parent in candidates.items() if process not in children}
+            yield from children
+        # a child of this process may not have its environment yet
+        self._others |= {process.pid for process, parent in candidates.items() if parent != os.getpid()}
+
+    def _is_marked(self, pid: int) -> bool:
+        with suppress(OSError):
+            return any(
+                item.startswith(self._marker) for item in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            )
+        return False
 
 
-def _end_group(session: int | None, grace: float) -> None:
+def _read_stat(pid: int) -> tuple[_Process, int, int]:
+    """Return a living process, its parent and its session. Raise ProcessLookupError for a dead one."""
+    # the program's name may contain anything, so the fields count from the last bracket
+    state, parent, _, session, *rest = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    if state in {b"Z", b"X"}:
+        raise ProcessLookupError
+    return _Process(pid, rest[15]), int(parent), int(session)
+
+
+def _end_group(session: int | None, grace_seconds: float) -> None:
     if session is None:
         return
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(session, signal.SIGTERM)
-        deadline = time.monotonic() + grace
+        deadline = time.monotonic() + grace_seconds
         while time.monotonic() < deadline:
             os.killpg(session, 0)
             time.sleep(_PAUSE)
         os.killpg(session, signal.SIGKILL)
-
-
-def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
-def _look(pid: int) -> _Seen | None:
-    """A process that is alive."""
-    try:
-        # the name of the program may hold anything, so what counts begins behind the last bracket
-        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        state, parent, session, start = fields[0], int(fields[1]), int(fields[3]), fields[19]
-    except (OSError, ValueError, IndexError):
-        return None
-    return None if state in {b"Z", b"X"} else _Seen(parent, session, start)
-
-
-def _carries(pid: int, marker: bytes) -> bool:
-    try:
-        environ = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
-    return any(item.startswith(marker) for item in environ.split(b"\0"))

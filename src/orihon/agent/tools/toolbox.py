@@ -1,12 +1,12 @@
-"""All tools in one box: what the model is told about them, and how one of its calls is carried out.
+"""All tools of a workspace: their descriptions for the model, and the execution of its calls.
 
-    with Toolbox(Path("."), approve="edits") as box:
-        task = engine.start(key, tools=box.schemas)
+    with Toolbox(Path("."), approve="edits") as toolbox:
+        task = engine.start(key, tools=toolbox.schemas)
         for call in task.pending_calls():
             with task.tool(call) as run:
-                run.result = box.run(call)
+                run.result = toolbox.run(call)
 
-`unfold` and `recall` are not here: the engine answers them itself.
+`unfold` and `recall` are not here: the engine answers them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
 from orihon.agent.tools.approval import Approval, Approve, Ask
 from orihon.agent.tools.edit import Edit, Write, edit, write
-from orihon.agent.tools.events import ProgramRan, Watch
+from orihon.agent.tools.events import OnEvent, ProgramRan
 from orihon.agent.tools.list_files import ListFiles, list_files
-from orihon.agent.tools.mcp import Servers
+from orihon.agent.tools.mcp_servers import McpServers
 from orihon.agent.tools.read import Read, read
 from orihon.agent.tools.search import Search, search
-from orihon.agent.tools.shell import RunShell, Shell, Tell
+from orihon.agent.tools.shell import OnOutput, RunShell, Shell
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 from orihon.settings.schema import McpServer
@@ -43,11 +43,9 @@ BUILTIN_TOOLS: dict[str, type[msgspec.Struct]] = {
 }
 SHELL_SECONDS = 120.0
 
-A = TypeVar("A", bound=msgspec.Struct)
-
 
 class Toolbox:
-    """The tools for one workspace. Close it, or use it in a `with` block: that ends whatever they started."""
+    """The tools of one workspace. Close it, or use it in a `with` block: that ends everything they started."""
 
     def __init__(
         self,
@@ -58,61 +56,59 @@ class Toolbox:
         servers: Sequence[McpServer] = (),
         shell_timeout: float = SHELL_SECONDS,
         environ: Mapping[str, str] | None = None,
-        on_event: Watch | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
         self.environ = dict(os.environ if environ is None else environ)
         self.approval = Approval(approve, ask)
-        self.servers = Servers(servers, taken=(*BUILTIN_TOOLS, "unfold", "recall"))
+        self.servers = McpServers(servers, reserved=(*BUILTIN_TOOLS, "unfold", "recall"))
         self.workspace = Workspace(workspace)
         self.shell = Shell(self.workspace.root, self.environ, shell_timeout)
         self.on_event = on_event
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """What the model is told about every tool; servers are started to be asked for theirs."""
-        return [*(_schema(name) for name in BUILTIN_TOOLS), *self.servers.schemas()]
+        """The descriptions of all tools. This starts the MCP servers."""
+        return [*(_make_schema(name) for name in BUILTIN_TOOLS), *self.servers.schemas()]
 
     def origins(self) -> dict[str, list[str]]:
-        """The names of the tools by where they come from: our own under "", and those of each server under its name."""
-        return {"": list(BUILTIN_TOOLS), **self.servers.by_server()}
+        """Return the names of the tools by server; the built-in ones are under an empty name."""
+        return {"": list(BUILTIN_TOOLS), **self.servers.names_by_server()}
 
-    def run(self, call: PendingCall, *, on_output: Tell | None = None) -> Any:  # noqa: PLR0911 - one for each tool
-        """Carry out a call; `tell` hears what a command says while it runs. A ToolError says why it failed."""
+    def run(self, call: PendingCall, *, on_output: OnOutput | None = None) -> Any:  # noqa: PLR0911
+        """Carry out a call; `on_output` receives the output of a command while it runs. Raise ToolError."""
         if call.name not in BUILTIN_TOOLS:
-            return self._run_foreign(call)
-        asked = arguments(call, BUILTIN_TOOLS[call.name])
-        match asked:
+            return self._run_server_tool(call)
+        args = parse_arguments(call)
+        match args:
             case Read():
-                return read(self.workspace, asked, self.on_event)
+                return read(self.workspace, args, self.on_event)
             case Write():
-                allowed = partial(self.approval.check_change, "write")
-                return write(self.workspace, asked, allowed, self.on_event)
+                return write(self.workspace, args, partial(self.approval.check_change, "write"), self.on_event)
             case Edit():
-                allowed = partial(self.approval.check_change, "edit")
-                return edit(self.workspace, asked, allowed, self.on_event)
+                return edit(self.workspace, args, partial(self.approval.check_change, "edit"), self.on_event)
             case Search():
-                return search(self.workspace, asked, self.environ)
+                return search(self.workspace, args, self.environ)
             case ListFiles():
-                return list_files(self.workspace, asked, self.environ)
+                return list_files(self.workspace, args, self.environ)
             case RunShell():
-                self.approval.check("run", f"the command {asked.command[:80]!a}", f"Run this?\n{asked.command}")
-                with self._heard("shell"):
-                    return self.shell.run(asked, on_output)
-        raise AssertionError(asked)
+                self.approval.check("run", f"the command {args.command[:80]!a}", f"Run this?\n{args.command}")
+                with self._announce("shell"):
+                    return self.shell.run(args, on_output)
+        raise AssertionError(args)
 
-    def _run_foreign(self, call: PendingCall) -> Any:
-        tool = self.servers.tool(call.name)
+    def _run_server_tool(self, call: PendingCall) -> Any:
+        tool = self.servers.find_tool(call.name)
         if tool is None:
             names = ", ".join([*BUILTIN_TOOLS, *self.servers.names()])
             raise ToolError(f"There is no tool {call.name!a}; there are {names}.")
-        if not tool.read_only:
+        if not tool.info.read_only:
             self.approval.check("run", call.name, f"Call {call.name}?\n{call.text}")
-        with self._heard(call.name):
+        with self._announce(call.name):
             return self.servers.call(tool, call.arguments)
 
     @contextmanager
-    def _heard(self, name: str) -> Iterator[None]:
-        """Whoever watches hears of a program before it runs and after it, also of one that fails."""
+    def _announce(self, name: str) -> Iterator[None]:
+        """Tell the listener that a program is about to run, and that it has ended, also if it failed."""
         on_event = self.on_event or (lambda _: None)
         on_event(ProgramRan(name, is_over=False))
         try:
@@ -121,7 +117,7 @@ class Toolbox:
             on_event(ProgramRan(name, is_over=True))
 
     def close(self) -> None:
-        """End the servers and everything the shell started."""
+        """End the servers and everything that the shell started."""
         try:
             self.shell.close()
         finally:
@@ -135,8 +131,9 @@ class Toolbox:
         self.close()
 
 
-def arguments(call: PendingCall, kind: type[A]) -> A:
-    """The arguments of a call, checked; what is wrong is said in a sentence for the model."""
+def parse_arguments(call: PendingCall) -> msgspec.Struct:
+    """Return the arguments of a call to a built-in tool. Raise ToolError for the model if they are wrong."""
+    kind = BUILTIN_TOOLS[call.name]
     try:
         return msgspec.convert(call.arguments, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -145,9 +142,9 @@ def arguments(call: PendingCall, kind: type[A]) -> A:
 
 
 @cache
-def _schema(name: str) -> dict[str, Any]:
+def _make_schema(name: str) -> dict[str, Any]:
     kind = BUILTIN_TOOLS[name]
-    described = msgspec.json.schema(kind)["$defs"][kind.__name__]
-    parameters = {key: described[key] for key in ("type", "properties", "required", "additionalProperties")}
-    about = " ".join((kind.__doc__ or "").split())
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+    schema = msgspec.json.schema(kind)["$defs"][kind.__name__]
+    parameters = {key: schema[key] for key in ("type", "properties", "required", "additionalProperties")}
+    description = " ".join((kind.__doc__ or "").split())
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
+from orihon.agent.progress_comment import ProgressComment, Report, render_report
 from orihon.agent.sources import local
-from orihon.agent.sources.progress import Progress, Report, rendered
 from orihon.errors import SourceError
 from orihon.ingest import Sanitiser
-from orihon.settings.schema import ProgressComment
+from orihon.settings.schema import ProgressComment as ProgressSettings
 from support.code_hosts import Fault
 
 Local = partial(local.Local, sanitiser=Sanitiser())
@@ -39,8 +39,10 @@ def make(desk, clock):
     desk.fake.add(1)
 
     def make(**options):
-        settings = ProgressComment(**options.pop("settings", {}))
-        return Progress(desk.source, desk.key(1), settings, clock=clock, sleep=clock.sleep, min_seconds=10, **options)
+        settings = ProgressSettings(**options.pop("settings", {}))
+        return ProgressComment(
+            desk.source, desk.key(1), settings, clock=clock, sleep=clock.sleep, min_seconds=10, **options
+        )
 
     return make
 
@@ -164,13 +166,13 @@ def test_the_whole_comment():
         status="running",
         phases=PHASES,
         phase="execution",
-        said="I found it.\nIt was the cache.",
+        text="I found it.\nIt was the cache.",
         done=1,
         total=2,
         calls=7,
         steps=(("look", True), ("mend", False)),
     )
-    assert rendered(report, ["`10:45:00` looked"]) == (
+    assert render_report(report, ["`10:45:00` looked"]) == (
         "## Task 1b4e28ba\n\n**running** · 1 of 2 actions · 7 model calls\n\n"
         "✅ planning → ▶️ execution → verification\n\n"
         "> I found it.\n> It was the cache.\n\n- [x] look\n- [ ] mend\n\n"
@@ -180,8 +182,8 @@ def test_the_whole_comment():
 
 def test_hostile_and_huge_texts_stay_inside():
     """No entry can end the section, and the comment stays short enough for any forge."""
-    report = Report(status="a\n</details>\n# b", steps=(("</details>" + "x" * 9000, True),) * 500, said="y" * 100_000)
-    text = rendered(report, ["z" * 1000] * 500)
+    report = Report(status="a\n</details>\n# b", steps=(("</details>" + "x" * 9000, True),) * 500, text="y" * 100_000)
+    text = render_report(report, ["z" * 1000] * 500)
     assert text.count("</details>") == 1
     assert len(text) < 65_000
 
@@ -191,9 +193,9 @@ def test_it_works_on_files_too(tmp_path):
     (tmp_path / "a.md").write_text("# A", encoding="utf-8")
     source = Local(tmp_path / "a.md")
     key = next(source.find()).key
-    progress = Progress(source, key, min_seconds=0)
+    progress = ProgressComment(source, key, min_seconds=0)
     progress.show(Report(status="one"))
     progress.finish(Report(status="two"))
     with pytest.raises(SourceError):
-        source.edit(key, "2", "x")
+        source.edit_comment(key, "2", "x")
     assert progress.comment_id == "1"

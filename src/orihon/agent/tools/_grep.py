@@ -1,9 +1,8 @@
-"""The part of a search that runs in a process of its own, because Python cannot stop an expression without end.
+"""The child process of a search. It needs only the standard library, so that it starts quickly.
 
-Reads a request from its input: a JSON line, then names separated by NUL. Writes a JSON line for each match that is to
-be shown and one with the counts, or only one that says why the pattern is refused. To compile a pattern can take long
-as well, so it is done here. It needs nothing but the standard library, so that it starts at once, and it opens
-files below the directory it was given without going through any link.
+Input: a JSON line with the request, then file names separated by NUL. Output: a JSON line per match that is shown, and
+one with the counts, or a single one that says why the pattern is invalid. Compiling can take long too, so it happens
+here. Files are opened below the given directory without following links.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO
 
-MAX_LINE_BYTES = 100_000  # what is behind it, in a line without end, is not searched
+MAX_LINE_BYTES = 100_000  # the rest of a longer line is not searched
 SHOWN_CHARS = 300
-SNIFFED = 8192
+SNIFFED_BYTES = 8192
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Opener:
-    """Opens files below a directory; those of one directory come one after the other, so its handle is kept."""
+    """Opens files below a directory and keeps the handle of the last directory, because names come sorted."""
 
     def __init__(self, top: int) -> None:
         self.top, self.fd, self.directory = top, os.dup(top), b""
@@ -32,14 +31,14 @@ class Opener:
     def open(self, name: bytes) -> int:
         directory, _, last = name.rpartition(b"/")
         if directory != self.directory:
-            self._go(directory)
+            self._change_directory(directory)
         fd = os.open(last, _FILE, dir_fd=self.fd)
         if stat.S_ISREG(os.fstat(fd).st_mode):
             return fd
         os.close(fd)
         raise OSError
 
-    def _go(self, directory: bytes) -> None:
+    def _change_directory(self, directory: bytes) -> None:
         os.close(self.fd)
         self.fd, self.directory = os.dup(self.top), b""
         for part in directory.split(b"/"):
@@ -51,9 +50,9 @@ class Opener:
         self.directory = directory
 
 
-def lines_of(file: BinaryIO) -> Iterator[str]:
-    """The lines of a text; nothing of a binary."""
-    if b"\0" in file.read(SNIFFED):
+def iter_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a text file; nothing for a binary one."""
+    if b"\0" in file.read(SNIFFED_BYTES):
         return
     file.seek(0)
     while line := file.readline(MAX_LINE_BYTES):
@@ -62,8 +61,8 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
             line = file.readline(MAX_LINE_BYTES)
 
 
-def shown(line: str, at: int) -> str:
-    """A line, or the part of a long one that is around the match."""
+def shorten(line: str, at: int) -> str:
+    """Return the line, or the part of a long one around the match."""
     if len(line) <= SHOWN_CHARS:
         return line
     begin = max(0, min(at - SHOWN_CHARS // 4, len(line) - SHOWN_CHARS))
@@ -72,33 +71,33 @@ def shown(line: str, at: int) -> str:
 
 
 def main() -> None:
-    """Answer the request on the input."""
+    """Answer the request on standard input."""
     head, _, names = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
     try:
-        expression, most = re.compile(request["pattern"]), request["most"]
+        expression, limit = re.compile(request["pattern"]), request["limit"]
     except (re.error, OverflowError, RecursionError) as error:
         print(json.dumps({"refused": str(error)}))  # noqa: T201
         return
     opener = Opener(request["fd"])
-    matches = files = looked = 0
+    matches = files = searched = 0
     for name in names.split(b"\0") if names else ():
         try:
             file = os.fdopen(opener.open(name), "rb")
         except OSError:
             continue
         with file:
-            looked += 1
+            searched += 1
             before = matches
-            for number, line in enumerate(lines_of(file), 1):
-                found = expression.search(line)
-                if found is None:
+            for number, line in enumerate(iter_lines(file), 1):
+                match = expression.search(line)
+                if match is None:
                     continue
                 matches += 1
-                if matches <= most:
-                    print(json.dumps([os.fsdecode(name), number, shown(line, found.start())]), flush=True)  # noqa: T201
+                if matches <= limit:
+                    print(json.dumps([os.fsdecode(name), number, shorten(line, match.start())]), flush=True)  # noqa: T201
             files += matches > before
-    print(json.dumps({"matches": matches, "files": files, "looked": looked}))  # noqa: T201
+    print(json.dumps({"matches": matches, "files": files, "searched": searched}))  # noqa: T201
 
 
 if __name__ == "__main__":
