@@ -17,9 +17,8 @@ from collections.abc import Callable
 
 from bench.messages import text
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.search import Wanted, search
-from orihon.ops.search.index import remove
-from orihon.ops.search.place import index_path
+from orihon.ops.search import SearchQuery, search
+from orihon.ops.search.index import index_path, remove_index
 from orihon.stores import open_store
 from orihon.stores.base import Options, Store
 from orihon.testing.samples import a_message, a_task
@@ -73,7 +72,7 @@ def _searches(url: str) -> None:
     with open_store(url, Options(durability="os")) as store:
         path = index_path(store)
         if path is not None and not os.environ.get("ORIHON_MANY"):
-            remove(path)
+            remove_index(path)
         began = time.perf_counter()
         _search(store, "invoice")
         print(f"The index was brought up to date in {time.perf_counter() - began:.1f} s.\n")
@@ -87,7 +86,7 @@ def _searches(url: str) -> None:
 
 def _search(store: Store, query: str, who: Principal | None = None) -> int:
     authorized = AuthorizedStore(store, who or Principal("root", admin=True), command="bench")
-    return len(search(authorized, Wanted(text=query)))
+    return len(search(authorized, SearchQuery(text=query)))
 
 
 def _timed(work: Callable[[], int]) -> tuple[float, int]:

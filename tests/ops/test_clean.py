@@ -15,8 +15,8 @@ from orihon.errors import Conflict, LeaseHeld, NotFound, UsageError
 from orihon.inheritance import prepare
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.clean import clean, keep_task
-from orihon.ops.search import index_some
-from orihon.ops.search.place import index_path
+from orihon.ops.search import update_index
+from orihon.ops.search.index import index_path
 from orihon.records import Message
 from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import open_store
@@ -278,7 +278,7 @@ def test_what_is_gone_is_not_in_the_index_any_more(kind, url_at, tmp_path):
     """Also before anybody searches again."""
     with open_store(url_at(kind, tmp_path)) as store:
         gone, stays = aged(store, 100), aged(store, 1)
-        assert index_some(store, 60)
+        assert update_index(store, 60)
         clean(AuthorizedStore(store, Principal("root", admin=True), command="clean"), SETTINGS, now=NOW)
         with closing(sqlite3.connect(index_path(store))) as index:
             assert [uuid for (uuid,) in index.execute("SELECT uuid FROM tasks")] == [stays], f"without {gone}"

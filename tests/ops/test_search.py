@@ -25,11 +25,10 @@ from orihon.cli.worker import _indexer
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.copy import copy_tasks
-from orihon.ops.search import Wanted, index_some, purge, search
-from orihon.ops.search.fill import fill
-from orihon.ops.search.index import Index
-from orihon.ops.search.place import index_path
-from orihon.ops.search.words import terms_of, words_of
+from orihon.ops.search import SearchQuery, purge, search, update_index
+from orihon.ops.search.index import Index, index_path
+from orihon.ops.search.indexer import fill_index
+from orihon.ops.search.tokenize import parse_terms, split_words
 from orihon.records import Call, Message, Summary
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
@@ -72,7 +71,7 @@ def task_of(store, *texts, status="completed", **task):
 
 def found(store, text, who=ROOT, **wanted):
     authorized = AuthorizedStore(store, who, command="search", audit=audit_of(store))
-    return search(authorized, Wanted(text=text, **wanted))
+    return search(authorized, SearchQuery(text=text, **wanted))
 
 
 def uuids(store, text, who=ROOT, **wanted):
@@ -95,14 +94,14 @@ def uuids(store, text, who=ROOT, **wanted):
 )
 def test_words(text, words):
     """Words of all scripts, without case, width and accents."""
-    assert " ".join(words_of(text)) == words
+    assert " ".join(split_words(text)) == words
 
 
 @pytest.mark.parametrize("text", ["", "  ", '""', "*", "- ' ^ :", '"', "\0"])
 def test_nothing_to_look_for(text):
     """A query without a letter is refused with a sentence."""
     with pytest.raises(UsageError, match="no word"):
-        terms_of(text)
+        parse_terms(text)
 
 
 SAID = "トップページの設定画面を開くと、合計がcafé Menuの「圧縮」後に2回丸められる。See shop/basket.py:42 max_retries=3"
@@ -220,7 +219,7 @@ def test_only_what_is_new_is_read(lasting, monkeypatch):
         return before(uuid, kind, first=first, last=last)
 
     monkeypatch.setattr(lasting, "read", read)
-    monkeypatch.setattr("orihon.ops.search.news.MARGIN", timedelta(0))
+    monkeypatch.setattr("orihon.ops.search.indexer.CLOCK_MARGIN", timedelta(0))
     found(lasting, "zebra")
     reads.clear()
     with lasting.lease(busy) as lease:
@@ -326,9 +325,9 @@ def test_rebuild_and_modes(lasting):
     found(lasting, "zebra")
     path = index_path(lasting)
     with closing(Index(path)) as index:
-        index.note(mark="old")
+        index.set_meta(mark="old")
     authorized = AuthorizedStore(lasting, ROOT, command="search")
-    assert [one.uuid for one in search(authorized, Wanted(text="zebra"), rebuild=True)] == [uuid]
+    assert [one.uuid for one in search(authorized, SearchQuery(text="zebra"), rebuild=True)] == [uuid]
     with closing(Index(path)) as index:
         assert index.meta("mark") == ""
     for file in path.parent.glob(f"{path.name}*"):
@@ -340,8 +339,8 @@ def test_while_somebody_else_fills_it(lasting):
     uuid = task_of(lasting, "zebra")
     found(lasting, "zebra")
     later = task_of(lasting, "wombat")
-    with closing(Index(index_path(lasting))) as index, index.alone() as alone:
-        assert alone
+    with closing(Index(index_path(lasting))) as index, index.lock() as is_locked:
+        assert is_locked
         assert uuids(lasting, "zebra") == {uuid}
         assert uuids(lasting, "wombat") == set()
     assert uuids(lasting, "wombat") == {later}
@@ -352,7 +351,7 @@ def test_in_small_steps(lasting):
     for number in range(10):
         task_of(lasting, f"zebra {number}", "x" * 300_000)
     steps = 0
-    while not index_some(lasting, 0.0001):
+    while not update_index(lasting, 0.0001):
         steps += 1
         assert steps < 100
     assert len(uuids(lasting, "zebra", limit=50)) == 10
@@ -376,7 +375,7 @@ def test_a_worker_with_nothing_to_do_fills_it(tmp_path):
 def test_idle_does_nothing_in_memory():
     """A store that has no place has no index to fill."""
     with open_store("memory:") as store:
-        assert index_some(store, 1)
+        assert update_index(store, 1)
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -434,14 +433,14 @@ def test_any_part_of_a_japanese_text_is_found(text, data):
     run = data.draw(st.text(alphabet="設定画面のを圧縮カナー", min_size=1, max_size=8))
     start = data.draw(st.integers(0, len(run) - 1))
     end = data.draw(st.integers(start + 1, len(run)))
-    words = list(words_of(f"{text} {run} {text}"))
-    (term,) = terms_of(run[start:end])
+    words = list(split_words(f"{text} {run} {text}"))
+    (term,) = parse_terms(run[start:end])
     places = [words[at : at + len(term.words)] for at in range(len(words))]
     *fixed, last = term.words
     assert any(
         len(place) == len(term.words)
         and place[:-1] == fixed
-        and (place[-1].startswith(last) if term.begins else place[-1] == last)
+        and (place[-1].startswith(last) if term.is_prefix else place[-1] == last)
         for place in places
     )
 
@@ -483,20 +482,20 @@ def test_while_eight_write(opened, tmp_path, kind):
             assert [message.seq for message in store.read(uuid, Message)] == list(range(1, 61))
         assert uuids(store, '"number 59"', limit=50) == expected
         with closing(Index(index_path(store))) as index:
-            fill(store, index)
+            fill_index(store, index)
             assert index.database.all("SELECT count(*), count(DISTINCT task * 1000 + number) FROM docs") == [(480, 480)]
 
 
 SEARCHER = """
 import sys
 from orihon.ops.access import AuthorizedStore, Principal
-from orihon.ops.search import Wanted, search
+from orihon.ops.search import SearchQuery, search
 from orihon.stores import open_store
 with open_store(sys.argv[1]) as store:
     print("begins", flush=True)
     while True:
         authorized = AuthorizedStore(store, Principal("root", admin=True), command="test")
-        search(authorized, Wanted(text="zebra"), rebuild=True)
+        search(authorized, SearchQuery(text="zebra"), rebuild=True)
 """
 
 

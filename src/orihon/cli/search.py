@@ -12,7 +12,7 @@ from orihon.cli.progress import Progress, amount
 from orihon.errors import UsageError
 from orihon.ops.access import open_authorized_store
 from orihon.ops.progress import ProgressCounter, format_count
-from orihon.ops.search import Found, Wanted
+from orihon.ops.search import SearchQuery, SearchResult
 from orihon.ops.search import search as find
 from orihon.records import Status
 from orihon.settings.load import load
@@ -56,7 +56,7 @@ def search(
     orihon search 設定 --user alice --limit 3
     orihon search 'basket*' --json | jq -r .uuid
     """
-    wanted = Wanted(
+    wanted = SearchQuery(
         text=" ".join(text),
         user=user,
         status=status,
@@ -80,7 +80,7 @@ def search(
         say_line("Nothing was found.")
 
 
-def _print(one: Found) -> None:
+def _print(one: SearchResult) -> None:
     head = f"{one.uuid}  {one.status:9}  {one.task_key}  {one.user or '-'}  {one.created_at[:10]}"
     say_line(f"{head}  {format_count(one.count, 'place')}")
     for place in one.places:

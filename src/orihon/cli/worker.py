@@ -21,7 +21,7 @@ from orihon.cli.jobs import job, job_options
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import AccessGate
-from orihon.ops.search import index_some
+from orihon.ops.search import update_index
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores.base import Store
@@ -98,7 +98,7 @@ def _indexer(store: Store) -> Callable[[], None]:
         if time.monotonic() < next_at:
             return
         try:
-            done = index_some(store, IDLE_SECONDS)
+            done = update_index(store, IDLE_SECONDS)
         except StoreError as error:
             log.warning("The search index could not be filled: %s", error)
             done = True

@@ -1,8 +1,8 @@
-"""Full text over everything in a store: an index that is filled when it is used, and what is found in it."""
+"""Full-text search over a store, with an index that is updated whenever it is used."""
 
 from __future__ import annotations
 
-from orihon.ops.search.fill import index_some, purge
-from orihon.ops.search.find import Found, Place, Wanted, search
+from orihon.ops.search.indexer import purge, update_index
+from orihon.ops.search.query import SearchMatch, SearchQuery, SearchResult, search
 
-__all__ = ["Found", "Place", "Wanted", "index_some", "purge", "search"]
+__all__ = ["SearchMatch", "SearchQuery", "SearchResult", "purge", "search", "update_index"]

@@ -1,11 +1,11 @@
-"""The file `search.db`: the words of every message and summary, and how far each task has been read.
+"""The index file `search.db`: the words of every message and summary, and how far each task has been read.
 
-It lies beside the store, belongs to its owner alone, and holds nothing that the store does not hold. Nobody who writes
-a task ever opens it. It can be deleted at any time; one that is broken, or of another version, is made anew.
+The file lies beside the store, is private to its owner and holds nothing that the store does not hold. Writers of tasks
+never open it. It can be deleted at any time; a broken one, or one of another version, is recreated.
 
-The texts are kept beside the words, packed: a text is needed to show where something was found, and to take its words
-out again when its task is gone. Every document also has the user and the key of its task as words, so that what
-somebody may not see is left out inside the query, and no figure he gets depends on it.
+The compressed texts are stored beside the words: they are needed to show matches, and to remove the words of a deleted
+task. Every document is also tagged with the user and the key of its task, so that tasks which the caller may not see
+are excluded inside the query and influence no figure.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from orihon.errors import Corrupt, StoreError
-from orihon.ops.search.words import words_of
+from orihon.ops.search.tokenize import split_words
+from orihon.stores.base import Store
 from orihon.stores.files import disk_errors, open_file
 from orihon.stores.sql.database import Database
 
@@ -51,21 +53,31 @@ CREATE VIRTUAL TABLE words USING fts5(who, body, content='', columnsize=0, token
 """
 _DELETE = "INSERT INTO words (words, rowid, who, body) VALUES ('delete', ?, ?, ?)"
 
+T = TypeVar("T")
+
+
+class Document(NamedTuple):
+    """The text of a message or a summary."""
+
+    kind: str
+    number: int
+    text: str
+
 
 class Index:
-    """The words of one store."""
+    """The index of one store."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.database = _opened(path)
+        self.database = _open(path)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self.database.close()
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Whether nobody else is writing the index; he who is has all the time he wants, and others do not wait."""
+    def lock(self) -> Iterator[bool]:
+        """Try to become the only writer of the index; yield False at once if another process is."""
         with disk_errors(f"{self.path} cannot be locked"):
             fd = open_file(self.path.with_name(f"{self.path.name}-lock"), os.O_CREAT | os.O_RDWR)
         try:
@@ -79,99 +91,122 @@ class Index:
             os.close(fd)
 
     def meta(self, name: str) -> str:
-        """A note about the whole; empty when there is none."""
+        """Return a value about the whole index; empty if there is none."""
         found = self.database.all("SELECT value FROM meta WHERE name = ?", name)
         return str(found[0][0]) if found else ""
 
-    def note(self, **values: str) -> None:
-        """Keep notes about the whole."""
+    def set_meta(self, **values: str) -> None:
+        """Store values about the whole index."""
         statement = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
         self.database.transact(lambda connection: connection.executemany(statement, values.items()))
 
-    def forget(self, uuid: str) -> None:
-        """Take a task out, with all its words."""
+    def remove_task(self, uuid: str) -> None:
+        """Remove a task with all its words."""
         for task, user, key in self.database.all("SELECT id, user, task_key FROM tasks WHERE uuid = ?", uuid):
-            self.database.transact(partial(_take_out, task, who_of(user, key)))
+            self.database.transact(partial(_remove_task, task, make_tags(user, key)))
 
-    def merge(self) -> None:
-        """Write the words anew without those that were taken out, so that none of them is left in the file."""
+    def optimise(self) -> None:
+        """Rewrite the words, so that none of the removed ones is left in the file."""
         self.database.change("INSERT INTO words (words) VALUES ('optimize')")
 
 
-class Text(NamedTuple):
-    """What a message or a summary says."""
-
-    kind: str
-    number: int
-    text: str
-
-
-def add(connection: sqlite3.Connection, task: int, who: str, said: Text) -> None:
-    """Take in a text of a task."""
-    packed = zlib.compress(said.text.encode("utf-8", "replace"), 1)
-    values = (task, KINDS.index(said.kind), said.number, packed)
-    doc = connection.execute("INSERT INTO docs (task, kind, number, text) VALUES (?, ?, ?, ?)", values).lastrowid
-    connection.execute("INSERT INTO words (rowid, who, body) VALUES (?, ?, ?)", (doc, who, _body(said.text)))
+def add_document(connection: sqlite3.Connection, task: int, tags: str, document: Document) -> None:
+    """Add the text of a message or a summary."""
+    packed = zlib.compress(document.text.encode("utf-8", "replace"), 1)
+    values = (task, KINDS.index(document.kind), document.number, packed)
+    row_id = connection.execute("INSERT INTO docs (task, kind, number, text) VALUES (?, ?, ?, ?)", values).lastrowid
+    body = " ".join(split_words(document.text))
+    connection.execute("INSERT INTO words (rowid, who, body) VALUES (?, ?, ?)", (row_id, tags, body))
 
 
-def _take_out(task: int, who: str, connection: sqlite3.Connection) -> None:
-    docs = connection.execute("SELECT id, text FROM docs WHERE task = ?", (task,)).fetchall()
-    connection.executemany(_DELETE, ((doc, who, _body(unpacked(text))) for doc, text in docs))
+def _remove_task(task: int, tags: str, connection: sqlite3.Connection) -> None:
+    documents = connection.execute("SELECT id, text FROM docs WHERE task = ?", (task,)).fetchall()
+    words = ((row_id, tags, " ".join(split_words(unpack_text(packed)))) for row_id, packed in documents)
+    connection.executemany(_DELETE, words)
     connection.execute("DELETE FROM docs WHERE task = ?", (task,))
     connection.execute("DELETE FROM tasks WHERE id = ?", (task,))
 
 
-def who_of(user: str | None, key: str) -> str:
-    """The user and the key of a task, as words that nothing else can be."""
-    return f"u{digest(user or '')} k{digest(key)}"
+def unpack_text(packed: bytes) -> str:
+    """Return the text of a document."""
+    return zlib.decompress(packed).decode("utf-8", "replace")
 
 
-def digest(text: str) -> str:
-    """A name as one word of plain letters."""
-    return hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest()[:20]
+def make_tags(user: str | None, key: str) -> str:
+    """Return the words by which the documents of a user and a key are found."""
+    return f"{user_tag(user or '')} {key_tag(key)}"
 
 
-def unpacked(text: bytes) -> str:
-    """A text as it was taken in."""
-    return zlib.decompress(text).decode("utf-8", "replace")
+def user_tag(user: str) -> str:
+    """Return the word for a user."""
+    return f"u{_digest(user)}"
 
 
-def remove(path: Path) -> None:
-    """Take the whole index away."""
+def key_tag(key: str) -> str:
+    """Return the word for a task key."""
+    return f"k{_digest(key)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:20]
+
+
+def index_path(store: Store) -> Path | None:
+    """Return the path of the index of a store; None if the store is in memory."""
+    return store.sidecar_path("search.db")
+
+
+def with_index(store: Store, work: Callable[[Index], T]) -> T:
+    """Call `work` with the index of a store, for a store in memory with a temporary one.
+
+    An index that turns out to be broken is recreated once.
+    """
+    path = index_path(store)
+    if path is None:
+        with tempfile.TemporaryDirectory() as folder, closing(Index(Path(folder) / "search.db")) as index:
+            return work(index)
+    try:
+        with closing(Index(path)) as index:
+            return work(index)
+    except (Corrupt, zlib.error) as error:
+        if isinstance(error, Corrupt) and error.where != str(path):
+            raise  # the store itself is corrupt
+    remove_index(path)
+    with closing(Index(path)) as index:
+        return work(index)
+
+
+def remove_index(path: Path) -> None:
+    """Delete the index file."""
     for ending in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + ending).unlink()
+        path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _body(text: str) -> str:
-    return " ".join(words_of(text))
+def _open(path: Path) -> Database:
+    """Open the file, and recreate it if it is broken or of another version."""
+    with suppress(StoreError):
+        return _open_sound(path)
+    remove_index(path)
+    return _open_sound(path)
 
 
-def _opened(path: Path) -> Database:
-    """The file, sound and of this version; anything else is made anew."""
-    for again in (True, False):
-        database: Database | None = None
-        try:
-            database = Database(path)
-            if not database.all("SELECT 1 FROM sqlite_master LIMIT 1"):
-                database.transact(_make)
-            if database.all("SELECT value FROM meta WHERE name = 'version'") != [(VERSION,)]:
-                raise Corrupt(f"{path} is an index of another version.")
-        except StoreError:
-            if database is not None:
-                database.close()
-            if not again:
-                raise
-            remove(path)
-        else:
-            database.connection.execute("PRAGMA cache_size = -8000")
-            return database
-    raise AssertionError  # the second try returns or raises
+def _open_sound(path: Path) -> Database:
+    database = Database(path)
+    try:
+        if not database.all("SELECT 1 FROM sqlite_master LIMIT 1"):
+            database.transact(_create_tables)
+        if database.all("SELECT value FROM meta WHERE name = 'version'") != [(VERSION,)]:
+            raise Corrupt(f"{path} is an index of another version.")  # noqa: TRY301 - it is closed below
+        database.connection.execute("PRAGMA cache_size = -8000")
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
-def _make(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: sqlite3.Connection) -> None:
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        return  # somebody else was first
+        return  # another process created them first
     for statement in _SCHEMA.split(";\n"):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
