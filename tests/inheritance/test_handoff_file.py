@@ -1,4 +1,4 @@
-"""What a task leaves to the next one: in its row, and as a file that a person can read."""
+"""`handoff.json`: the summary and the outline of a task in a readable file."""
 
 import json
 import sqlite3
@@ -24,7 +24,7 @@ def ended(store, **fields):
 
 
 def test_the_file_is_readable_and_private(tmp_path):
-    """`handoff.json` holds summary and outline as plain JSON, for its owner only, and no doctor minds it."""
+    """`handoff.json` has summary and outline as plain JSON, for its owner only, and the doctor accepts it."""
     with JsonlStore(tmp_path / "s") as store:
         uuid = ended(store, completed_at="2024-01-15T10:45:00.000000Z")
     path = tmp_path / "s" / "completed" / uuid / "handoff.json"
@@ -41,7 +41,7 @@ def test_the_file_is_readable_and_private(tmp_path):
 
 
 def test_the_file_follows_the_row(tmp_path):
-    """A later change of what it says is in the file; a task that hands nothing on has none."""
+    """The file is rewritten when the row changes. A task without an outline has no file."""
     with JsonlStore(tmp_path / "s") as store:
         uuid = ended(store)
         with store.lease(uuid) as lease:
@@ -56,7 +56,7 @@ def test_the_file_follows_the_row(tmp_path):
 
 
 def test_a_copy_carries_it(tmp_path):
-    """The row's text and the file are the same after a copy to another kind of store and back."""
+    """The row and the file are the same after a copy to another kind of store and back."""
     with (
         JsonlStore(tmp_path / "a") as first,
         SqliteStore(tmp_path / "b.db") as second,
@@ -71,7 +71,7 @@ def test_a_copy_carries_it(tmp_path):
 
 
 def older(path):
-    """The file as the version before wrote it."""
+    """Change the file to the form of the previous version."""
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE tasks DROP COLUMN handoff")
         connection.execute("DROP INDEX idx_tasks_linked")
@@ -82,7 +82,7 @@ def older(path):
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
 @pytest.mark.parametrize("mended", [False, True])
 def test_a_store_of_the_version_before_goes_on(tmp_path, kind, mended):
-    """An older file gets its column when it is opened, or by the doctor, who says so; nothing else changes."""
+    """An older file gets its column when it is opened, or from the doctor, which reports it."""
     opened = (lambda: JsonlStore(tmp_path / "s")) if kind == "jsonl" else (lambda: SqliteStore(tmp_path / "s.db"))
     with opened() as store:
         uuid = ended(store)

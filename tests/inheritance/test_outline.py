@@ -78,20 +78,20 @@ def store():
 
 
 def kept(store, outline, **fields):
-    """The outline of a row that keeps this."""
+    """Return the outline of a row with this text."""
     text = outline if isinstance(outline, str) else msgspec.json.encode(outline).decode()
     return read_outline(store.row(a_run(store, handoff=text, **fields)))
 
 
 def inherited(store, **planning):
-    """The block that a new task begins with."""
+    """Return the block that a new task begins with."""
     settings = msgspec.convert({"planning": planning}, ContextInheritance)
     options = {"user": "alice", "now": NOW, "counter": counter("estimate"), "context_length": 128_000}
     return prepare(store, KEY, settings=settings, language="en", **options).text
 
 
 def test_an_outline_is_read_as_it_was_written(store):
-    """Sections of any title and kind, and the tools; without a secret."""
+    """Sections of any title and kind are kept, and the tools, without a secret."""
     calls = [a_call("read"), a_call("edit", error=f"denied {TOKEN}"), a_call("read")]
     uuid = a_run(store, records=calls)
     text = make_outline(store, store.row(uuid), {"sections": SECTIONS})
@@ -127,7 +127,7 @@ def test_a_task_without_sections_has_no_outline(store):
 
 
 def test_calls_that_cannot_be_read_lose_only_the_tools(tmp_path):
-    """The sections are written all the same."""
+    """The sections are written anyway."""
     with open_store(str(tmp_path / "s"), Options(durability="os")) as files:
         uuid = a_run(files, records=[a_call("read")])
         row = files.row(uuid)
@@ -170,7 +170,7 @@ def test_every_outline_is_small_and_flat(store):
 
 
 def test_version_0_1(store):
-    """A row of the version before is inherited from, in the four sections of the specification."""
+    """A row of version 0.1 is inherited from, in the four sections of the specification."""
     uuid = a_run(store, handoff=msgspec.json.encode(OLD).decode())
     block = inherited(store)
     assert block[block.index("##") :].replace(uuid[:8], "ID") == OLD_BLOCK

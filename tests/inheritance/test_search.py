@@ -1,4 +1,4 @@
-"""Which run a new task goes on from: every cell of 001 §2.1, §2.3, §2.4, §4.1 and §7, over every store."""
+"""The search for the run that is inherited: 001 §2.1, §2.3, §2.4, §4.1 and §7, over every store."""
 
 import logging
 import shutil
@@ -59,21 +59,21 @@ def reason(store, *arguments, **options):
 
 @pytest.mark.parametrize("status", ["completed", "stopped"])
 def test_2_1_and_2_4_completed_and_stopped_are_inherited(store, status):
-    """A run that was completed, or that a person stopped, is gone on from."""
+    """A completed or stopped run is inherited."""
     uuid = a_run(store, status)
     result = found(store)
     assert (result.previous.uuid, result.previous.summary, result.skipped) == (uuid, "It is done.", ())
 
 
 def test_2_1_inside_the_expiry_is_inherited(store):
-    """90 days by default, to the second, and the setting counts."""
+    """The limit is 90 days by default, to the second."""
     uuid = a_run(store, at="2023-12-02T12:00:00.000000Z")
     assert inherited(store) == uuid
     assert inherited(store, context_expiry_days=89) is None
 
 
 def test_2_3_failed_is_not_inherited(store):
-    """A failed run is not gone on from, although it has a summary."""
+    """A failed run is not inherited, although it has a summary."""
     a_run(store, "failed")
     assert inherited(store) is None
     assert reason(store) == "It failed, and a failed run is not inherited."
@@ -87,7 +87,7 @@ def test_2_3_paused_is_not_inherited(store):
 
 
 def test_2_3_expired_is_not_inherited(store):
-    """A run that ended one second too long ago is not gone on from."""
+    """A run that ended one second too early is not inherited."""
     a_run(store, at="2023-12-02T11:59:59.000000Z")
     assert inherited(store) is None
     assert reason(store) == "It ended 90 days ago; 90 days are allowed."
@@ -97,14 +97,14 @@ def test_2_3_expired_is_not_inherited(store):
     ("status", "sentence"), [("running", "It is still running."), ("pending", "It has not begun.")]
 )
 def test_2_4_running_and_pending_are_not_inherited(store, status, sentence):
-    """What has not ended cannot be gone on from."""
+    """A run that has not ended is not inherited."""
     a_run(store, status, at=None)
     assert inherited(store) is None
     assert reason(store) == sentence
 
 
 def test_4_1_1_the_newest_is_used(store):
-    """The run that ended last counts, not the one that began last, and a failed one does not hide it."""
+    """The run that ended last is used, not the one that began last, and a failed run does not hide it."""
     late = a_run(store, at="2024-02-20T00:00:00.000000Z")
     early = a_run(store, at="2024-02-10T00:00:00.000000Z")
     failed = a_run(store, "failed", at="2024-02-25T00:00:00.000000Z")
@@ -115,14 +115,14 @@ def test_4_1_1_the_newest_is_used(store):
 
 
 def test_5_1_it_can_be_switched_off(store):
-    """`enabled: false` looks for nothing."""
+    """`enabled: false` finds nothing."""
     a_run(store)
     result = found(store, enabled=False)
     assert (result.previous, result.skipped) == (None, ())
 
 
 def test_the_new_task_does_not_inherit_from_itself(store):
-    """The task that asks is left out, and not even listed."""
+    """The task that asks is not listed."""
     uuid = a_run(store)
     result = found(store, exclude=uuid)
     assert (result.previous, result.skipped) == (None, ())
@@ -132,7 +132,7 @@ def test_the_new_task_does_not_inherit_from_itself(store):
 
 
 def test_8_1_other_keys_are_never_touched(store):
-    """Another issue, another repository, another source, and the pull request of the same number are others."""
+    """Another issue, repository or source, or the pull request of the same number, is another key."""
     for key in ("issue/2", "issue/11", "pull_request/1"):
         a_run(store, key=f"github/acme/shop/{key}")
     a_run(store, key="github/acme/shop2/issue/1")
@@ -143,7 +143,7 @@ def test_8_1_other_keys_are_never_touched(store):
 
 
 def test_8_1_an_issue_is_inherited_across_users_if_the_setting_allows(store):
-    """Whoever asked before, the issue is the same; a setting keeps users apart."""
+    """A run of another user is inherited only if `across_users` is on."""
     uuid = a_run(store, user="bob")
     assert inherited(store) == uuid
     assert inherited(store, user=None) == uuid
@@ -154,7 +154,7 @@ def test_8_1_an_issue_is_inherited_across_users_if_the_setting_allows(store):
 
 @pytest.mark.parametrize("across", [True, False])
 def test_8_1_a_local_task_is_its_users_own(store, across):
-    """Two users' local tasks of one name have nothing to do with each other, whatever the setting."""
+    """Local tasks of two users are never shared."""
     a_run(store, key="local/issue/notes", user="bob")
     assert inherited(store, "local/issue/notes", across_users=across) is None
     assert reason(store, "local/issue/notes", across_users=across) == "It is another user's local task."
@@ -164,7 +164,7 @@ def test_8_1_a_local_task_is_its_users_own(store, across):
 
 
 def test_8_1_a_pull_request_inherits_the_issue_that_became_it(store):
-    """The link is followed, in the same repository only, and a newer run of the pull request itself goes first."""
+    """A link is followed inside the same repository, and a newer run of the pull request comes first."""
     issue = a_run(store, linked_key=PULL)
     a_run(store, key="github/evil/shop/issue/1", linked_key=PULL, at="2024-02-15T00:00:00.000000Z")
     a_run(store, key="github/acme/shop/issue/9", at="2024-02-16T00:00:00.000000Z")
@@ -199,7 +199,7 @@ def test_7_1_file_damaged_and_no_other_run_is_a_new_task(files):
 
 
 def test_7_1_file_torn_is_skipped(files):
-    """The last line was torn by a crash: that summary was never there."""
+    """A summary whose line was torn by a crash does not count."""
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
     path = files.path_of(broken) / "summaries.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
@@ -208,7 +208,7 @@ def test_7_1_file_torn_is_skipped(files):
 
 
 def test_7_1_file_unreadable_is_skipped(files):
-    """A file that is not a file, or a directory that is a link, is skipped too."""
+    """A directory in place of a file, or a link in place of a directory, is skipped."""
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
     path = files.path_of(broken) / "summaries.jsonl"
     path.unlink()
@@ -218,7 +218,7 @@ def test_7_1_file_unreadable_is_skipped(files):
 
 
 def test_7_1_directory_missing_is_a_new_task(files, caplog):
-    """The row is there, the directory is not, and the row has no summary."""
+    """Without a directory and without a summary in the row, the task starts as a new one."""
     gone = a_run(files, summary=None, records=[a_final("Lost.")])
     shutil.rmtree(files.path_of(gone))
     assert inherited(files) is None
@@ -227,7 +227,7 @@ def test_7_1_directory_missing_is_a_new_task(files, caplog):
 
 
 def test_7_1_directory_missing_but_the_row_has_the_summary(files):
-    """A directory that was cleaned up is no loss: the summary stayed in the row."""
+    """The summary in the row is enough."""
     uuid = a_run(files, summary="Kept.")
     shutil.rmtree(files.path_of(uuid))
     assert found(files).previous.summary == "Kept."
@@ -251,7 +251,7 @@ def test_7_1_parse_failure_is_logged_and_skipped(store, caplog):
 
 
 def test_7_1_one_bad_line_does_not_hide_a_good_summary(files):
-    """What can be read is used."""
+    """The readable lines are used."""
     uuid = a_run(files, summary="", records=[a_final("First.", "rolling"), a_final("Good.")])
     path = files.path_of(uuid) / "summaries.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -263,7 +263,7 @@ def test_7_1_one_bad_line_does_not_hide_a_good_summary(files):
 
 
 def test_7_2_no_final_summary_is_a_new_task(store, caplog):
-    """A run without a final summary, or with a blank one, is not gone on from; a rolling summary is not one."""
+    """A run without a final summary, or with a blank one, is not inherited. A rolling summary does not count."""
     a_run(store, summary=None, records=[a_final("So far.", "rolling"), a_final("  \n")])
     assert inherited(store) is None
     assert reason(store) == "It has no final summary."
@@ -278,7 +278,7 @@ def test_7_2_no_final_summary_does_not_hide_an_older_run(store):
 
 
 def test_7_2_the_last_final_summary_of_the_store_is_used(store):
-    """A row that has none is helped out by the records."""
+    """If the row has no summary, the records are read."""
     a_run(store, summary=None, records=[a_final("One."), a_final("Two."), a_final("Three.", "rolling")])
     assert found(store).previous.summary == "Two."
 
@@ -309,7 +309,7 @@ class Away(MemoryStore):
 
 
 def test_7_3_connection_failed_is_retried(caplog):
-    """Two failures are waited out, and the run is found."""
+    """After two failures the run is found."""
     store = Away(StoreUnavailable("away"), 0)
     uuid = a_run(store)
     store.asked, store.times = 0, 2
@@ -318,7 +318,7 @@ def test_7_3_connection_failed_is_retried(caplog):
 
 
 def test_7_3_connection_failed_three_times_is_a_new_task(caplog):
-    """After three tries it is an error in the log and no past."""
+    """After three failures an error is logged, and nothing is inherited."""
     store = Away(StoreUnavailable("away"), 99)
     result = found(store)
     assert (result.previous, store.asked) == (None, 3)
@@ -330,14 +330,14 @@ def test_7_3_connection_failed_three_times_is_a_new_task(caplog):
     "error", [Corrupt("not a database"), sqlite3.DatabaseError("malformed"), ValueError("odd row")]
 )
 def test_7_3_query_error_is_a_new_task(error, caplog):
-    """Any other error is not tried again: it is logged, and the task starts as a new one."""
+    """Any other error is logged and not retried."""
     store = Away(error, 99)
     assert (inherited(store), store.asked) == (None, 1)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_7_3_query_error_of_a_real_file(files, caplog):
-    """A table that somebody dropped is such an error; a row that makes no sense is left out with a warning."""
+    """A missing table is an error. A row that cannot be read is left out with a warning."""
     uuid = a_run(files)
     files.database.change("UPDATE tasks SET status = 'odd' WHERE uuid = ?", uuid)
     assert inherited(files) is None
@@ -351,7 +351,7 @@ def test_7_3_query_error_of_a_real_file(files, caplog):
 
 
 def test_9_1_log_levels(store, caplog):
-    """INFO when a run was found and used, DEBUG for query and filter; each line names the run it is about."""
+    """A run that is used is logged at INFO, the query and the filter at DEBUG."""
     caplog.set_level(logging.DEBUG, "orihon")
     failed = a_run(store, "failed")
     uuid = a_run(store)
@@ -375,7 +375,7 @@ def test_9_1_log_levels(store, caplog):
     ["2024-02-01", "2024-02-01 10:00:00", "2024-02-01T19:00:00+09:00", "2024-02-01T10:00:00", "20240201T100000Z"],
 )
 def test_dates_of_other_forms_are_understood(store, at):
-    """A copied row may say its time in another way."""
+    """A copied row may have its time in another ISO form."""
     uuid = a_run(store, at=at)
     assert inherited(store) == uuid
     assert found(store).previous.ended.startswith("2024-02-01T")
@@ -385,8 +385,8 @@ def test_dates_of_other_forms_are_understood(store, at):
 @pytest.mark.parametrize(
     "at", ["yesterday", "", "0", "9" * 50, "2024-99-99T00:00:00Z", "0001-01-01T00:00:00+14:00", "日曜"]
 )
-def test_dates_that_nobody_understands_do_no_harm(store, at):
-    """Then the run is as old as its beginning says; if that says nothing either, it is not inherited."""
+def test_dates_that_are_not_readable(store, at):
+    """Without a readable end the beginning counts. Without either, the run is not inherited."""
     uuid = a_run(store)
     with store.lease(uuid) as lease:
         lease.update(completed_at=at)
@@ -399,7 +399,7 @@ def test_dates_that_nobody_understands_do_no_harm(store, at):
 
 
 def test_a_date_in_the_future_is_fresh(store):
-    """Clocks differ."""
+    """Clocks of two machines may differ."""
     uuid = a_run(store, at="2031-01-01T00:00:00.000000Z")
     assert inherited(store) == uuid
     assert inherited(store, context_expiry_days=0) == uuid
@@ -420,7 +420,7 @@ def prepared(store, key=KEY, **options):
 
 
 def test_ten_runs_of_one_issue(store):
-    """Each goes on from the newest that can be used, inside the cap; the runs of others are never touched."""
+    """Each run inherits from the newest usable one, within the cap, and other keys are not touched."""
     others = [
         a_run(store, key="github/acme/shop/issue/2", summary="other issue"),
         a_run(store, key="github/acme/other/issue/1", summary="other repository"),

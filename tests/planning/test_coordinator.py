@@ -1,4 +1,4 @@
-"""A task by a plan: what is asked, what is done, what is counted, and when it does not end as a success."""
+"""The coordinator: its prompts, its phases, its counters and limits, and the runs that it fails."""
 
 import json
 import logging
@@ -33,8 +33,8 @@ from support.planned_runs import (
     KEY,
     PASSED,
     QUIET,
-    Brain,
-    World,
+    ScriptedPlanner,
+    Workspace,
     action,
     decision,
     entries,
@@ -48,7 +48,7 @@ from support.planned_runs import (
 
 @pytest.fixture
 def world(tmp_path):
-    return World(tmp_path / "world")
+    return Workspace(tmp_path / "world")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def engine():
 
 
 def quiet(**sections):
-    """An engine that reflects on nothing."""
+    """Open an engine that does not reflect."""
     planning = Planning(**{"reflection": ReflectionSettings(enabled=False), **sections})
     return orihon.open("memory:", settings=Settings(planning=planning))
 
@@ -71,12 +71,12 @@ def statuses(engine, row):
     return {one.purpose: one.status for one in read_run(engine.store, row).plan.actions}
 
 
-# a plan from its beginning to its end
+# a complete run
 
 
 def test_a_plan_is_carried_out(engine, world):
-    """Plan, actions in their order, verification; the task is completed, and the history says how each step ended."""
-    brain = Brain(
+    """The task is completed after all actions and the verification, and the history has the status of each step."""
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("read it"), action("mend it", "2", "write_file"))],
         acts={
@@ -84,7 +84,7 @@ def test_a_plan_is_carried_out(engine, world):
             "mend it": [[("write_file", {"path": "a.py", "content": "x = 1\n"}), DONE]],
         },
     )
-    row = run(engine, brain)
+    row = run(engine, planner)
     assert (row.status, row.error_message) == ("completed", None)
     assert [line.split()[0] for line in world.ran] == ["read_file", "write_file"]
     assert [type(value) for value in entries(engine, row.uuid)] == [Plan, Verification]
@@ -95,7 +95,7 @@ def test_a_plan_is_carried_out(engine, world):
 
 
 def test_parameters_are_chosen_after_reading(engine, world):
-    """The plan names one file, what was read names another, and that one is written."""
+    """The plan names one file, the model reads that another one matters, and writes that one."""
     (world.root / "index.txt").write_text("the price is in cart.py", "utf-8")
     seen = []
 
@@ -103,12 +103,12 @@ def test_parameters_are_chosen_after_reading(engine, world):
         seen.append(since[-1]["content"])
         return ("write_file", {"path": since[-1]["content"].split()[-1], "content": "x = 1\n"})
 
-    brain = Brain(
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("mend the price", "1", "write_file", parameters={"path": "price.py"}))],
         acts={"mend the price": [[("read_file", {"path": "index.txt"}), choose, DONE]]},
     )
-    row = run(engine, brain)
+    row = run(engine, planner)
     assert row.status == "completed"
     assert seen == ["the price is in cart.py"]
     assert (world.root / "cart.py").exists()
@@ -118,46 +118,50 @@ def test_parameters_are_chosen_after_reading(engine, world):
 
 
 def test_the_order_of_work(engine, world):
-    """`execution_order` decides, and a subtask waits for what it depends on."""
+    """Actions follow `execution_order`, and a subtask waits for its dependencies."""
     parts = [{"id": "a"}, {"id": "b", "dependencies": ["c"]}, {"id": "c"}]
     order = {"execution_order": ["b", "c", "a"]}
-    brain = Brain(world, plan=[plan(action("A", "a"), action("B", "b"), action("C", "c"), subtasks=parts, **order)])
-    row = run(engine, brain)
+    planner = ScriptedPlanner(
+        world, plan=[plan(action("A", "a"), action("B", "b"), action("C", "c"), subtasks=parts, **order)]
+    )
+    row = run(engine, planner)
     told = [line for text in prompts(engine, row.uuid, "action") for line in text.splitlines() if "Purpose" in line]
     assert told == ["Purpose: C", "Purpose: B", "Purpose: A"]
 
 
-def test_a_circle_of_dependencies_is_no_end(engine, world):
-    """Subtasks that wait for each other are done all the same."""
+def test_circular_dependencies(engine, world):
+    """Subtasks that depend on each other are carried out anyway."""
     parts = [{"id": "a", "dependencies": ["b", "a"]}, {"id": "b", "dependencies": ["a"]}]
-    row = run(engine, Brain(world, plan=[plan(action("A", "a"), action("B", "b"), subtasks=parts)]))
+    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A", "a"), action("B", "b"), subtasks=parts)]))
     assert statuses(engine, row) == {"A": "completed", "B": "completed"}
 
 
 def test_two_actions_with_one_purpose_are_two(engine, world):
-    """Doing the first does not do the second."""
-    brain = Brain(world, plan=[plan(action("test"), action("test"))])
-    row = run(engine, brain)
+    """Completing the first does not complete the second."""
+    planner = ScriptedPlanner(world, plan=[plan(action("test"), action("test"))])
+    row = run(engine, planner)
     assert statuses(engine, row) == {"test": "completed", "test (2)": "completed"}
 
 
 def test_the_form_is_the_schema(engine, world):
-    """Every prompt for an answer shows the schema itself; a model that can hold to a form is given it."""
-    brain = Brain(world, plan=[plan(action("A"))])
-    row = run(engine, brain)
+    """Every prompt shows the schema of the reply, and a model with structured output receives it as a parameter."""
+    planner = ScriptedPlanner(world, plan=[plan(action("A"))])
+    row = run(engine, planner)
     (told,) = prompts(engine, row.uuid, "plan")
     assert json.loads(told.splitlines()[-1]) == json_schema("plan")
-    assert brain.forms == [{}, {}, {}]
-    structured = Brain(world, plan=[plan(action("A"))])
+    assert planner.forms == [{}, {}, {}]
+    structured = ScriptedPlanner(world, plan=[plan(action("A"))])
     structured.structured = True
     run(engine, structured)
     assert structured.forms == [{"schema": json_schema("plan")}, {}, {"schema": json_schema("verification")}]
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again(engine, world):
-    """Twice the model is told what is missing; then its answer, wrapped in words, is understood."""
+    """The model is told twice what is missing; then its reply is found between other text."""
     whole = f"<think>hm</think>Here it is:\n```json\n{json.dumps(plan(action('A')))}\n```"
-    row = run(engine, Brain(world, plan=["I will think.", {"goal_understanding": {"main_objective": "x"}}, whole]))
+    row = run(
+        engine, ScriptedPlanner(world, plan=["I will think.", {"goal_understanding": {"main_objective": "x"}}, whole])
+    )
     assert row.status == "completed"
     first, second = prompts(engine, row.uuid, "again")
     assert "no JSON object" in first
@@ -165,8 +169,8 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(engine, world):
 
 
 def test_a_plan_that_cannot_be_read_fails_the_task(engine, world):
-    """After the repeats the run ends as failed, with the reason."""
-    row = run(engine, Brain(world, plan=["No."]))
+    """After the repeated requests the run fails and gives the reason."""
+    row = run(engine, ScriptedPlanner(world, plan=["No."]))
     assert row.status == "failed"
     assert "no JSON object" in row.error_message
     assert len(prompts(engine, row.uuid)) == 3
@@ -174,12 +178,12 @@ def test_a_plan_that_cannot_be_read_fails_the_task(engine, world):
 
 
 def test_a_provider_that_is_away_is_no_unreadable_answer(engine, world):
-    """A verification that cannot be asked for is not one that found something."""
+    """A verification that could not be requested is not recorded as failed."""
 
     def away(_):
         raise ModelError("The provider is away.")
 
-    row = run(engine, Brain(world, plan=[plan(action("A"))], verification=[away]))
+    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], verification=[away]))
     assert (row.status, row.error_message) == ("failed", "The provider is away.")
     assert of_kind(engine, row, Verification) == []
 
@@ -187,12 +191,12 @@ def test_a_provider_that_is_away_is_no_unreadable_answer(engine, world):
 def test_steps_have_a_limit(world):
     """A plan takes no more actions than `max_subtasks`."""
     with quiet(max_subtasks=2) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"), action("B"), action("C"))]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"), action("B"), action("C"))]))
         assert (row.status, row.reason) == ("failed", "limit: actions")
         assert "its 2 actions" in row.error_message
 
 
-# how an action went
+# the result of an action
 
 
 @pytest.mark.parametrize(
@@ -209,84 +213,86 @@ def test_steps_have_a_limit(world):
     ],
 )
 def test_the_outcome_of_an_action(world, steps, status):
-    """The model's own word decides, in any form; without one, what its last tool said."""
+    """The report of the model decides, in any form; without one, its last tool result."""
     with quiet(verification=VerificationSettings(enabled=False)) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"))], acts={"A": [steps]}))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], acts={"A": [steps]}))
         assert progress(engine, row.uuid).steps == (status,)
         assert row.status == ("completed" if status == "completed" else "failed")
 
 
 def test_a_tool_that_keeps_failing_fails_the_action_alone(world):
-    """Three failures in a row end a run without a plan; with one, the plan is made again."""
+    """Three failures in a row end a run without a plan. With a plan, they fail the action."""
     with quiet() as engine:
-        brain = Brain(
+        planner = ScriptedPlanner(
             world,
             plan=[plan(action("A"))],
             acts={"A": [[("run_tests", {"fails": f"red {count}"}) for count in range(9)], [DONE]]},
             decision=[decision(replan_level=1)],
         )
-        row = run(engine, brain)
+        row = run(engine, planner)
         assert row.status == "completed"
         assert len(world.ran) == 3
         assert "run_tests failed 3 times" in prompts(engine, row.uuid, "decision")[0]
 
 
 def test_what_needs_a_failed_part_is_skipped(world):
-    """Nothing is built on what failed; without a verification that is a failure."""
+    """Actions that depend on a failed subtask are skipped. Without a verification the task fails."""
     parts = [{"id": "1"}, {"id": "2", "dependencies": ["1"]}, {"id": "3"}]
     steps = plan(action("A", "1"), action("B", "2"), action("C", "3"), subtasks=parts)
     with quiet(verification=VerificationSettings(enabled=False)) as engine:
-        row = run(engine, Brain(world, plan=[steps], acts={"A": [[FAILED]]}))
+        row = run(engine, ScriptedPlanner(world, plan=[steps], acts={"A": [[FAILED]]}))
         assert statuses(engine, row) == {"A": "failed", "B": "skipped", "C": "completed"}
         assert (row.status, row.reason) == ("failed", "VerificationFailed")
 
 
-# looking back
+# reflection
 
 
 def test_reflection_every_so_many_actions(world):
-    """After every third action, and not in between."""
+    """There is a reflection after every third action and no other."""
     with orihon.open("memory:", settings=Settings()) as engine:
-        row = run(engine, Brain(world, plan=[plan(*(action(str(number)) for number in range(7)))]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(*(action(str(number)) for number in range(7)))]))
         assert len(of_kind(engine, row, Reflection)) == 2
         kinds = [text.split()[0] for text in prompts(engine, row.uuid)]
         assert kinds == ["Plan", *["Action"] * 3, "Reflect", *["Action"] * 3, "Reflect", "Action", "Verify"]
 
 
 def test_reflection_on_errors(engine, world):
-    """A failed action is looked back on at once, and so is one that was done by half; a setting turns it off."""
+    """A failed or partly done action is followed by a reflection, unless a setting turns that off."""
     acts = {"A": [[FAILED]], "B": [['{"status": "partial"}']]}
     steps = plan(action("A", "1"), action("B", "2"))
-    row = run(engine, Brain(world, plan=[steps], acts=acts))
+    row = run(engine, ScriptedPlanner(world, plan=[steps], acts=acts))
     first, second = prompts(engine, row.uuid, "reflection")
     assert "Purpose: A" in first
     assert "Error: the port is taken" in first
     assert "Purpose: B" in second
     off = Planning(reflection=ReflectionSettings(trigger_on_error=False, trigger_interval=0))
     with orihon.open("memory:", settings=Settings(planning=off)) as other:
-        row = run(other, Brain(world, plan=[steps], acts=acts))
+        row = run(other, ScriptedPlanner(world, plan=[steps], acts=acts))
         assert prompts(other, row.uuid, "reflection") == []
 
 
-def test_a_reflection_knows_better(engine, world):
-    """What was thought to have failed worked after all, so nothing is planned again."""
+def test_a_reflection_corrects_the_status(engine, world):
+    """A reflection can report that a failed action succeeded. Then nothing is replanned."""
     said = {"reflection": {"status": "success", "action_evaluated": "open the door"}}
-    brain = Brain(world, plan=[plan(action("open the door"))], acts={"open the door": [[FAILED]]}, reflection=[said])
-    row = run(engine, brain)
+    planner = ScriptedPlanner(
+        world, plan=[plan(action("open the door"))], acts={"open the door": [[FAILED]]}, reflection=[said]
+    )
+    row = run(engine, planner)
     assert statuses(engine, row) == {"open the door": "completed"}
     assert prompts(engine, row.uuid, "decision") == []
 
 
 def test_a_reflection_changes_the_plan(engine, world):
-    """The change is recorded with the whole plan; what was done is not done again, and the rest is new."""
+    """The revision is recorded with the complete plan, and completed actions are not repeated."""
     needed = {"reflection": {"status": "failure", "plan_revision_needed": True}}
-    brain = Brain(
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("A"), action("B", "2"), action("C", "2"))],
         acts={"B": [[FAILED]]},
         reflection=[needed | revision(action("A"), action("D", "2"), reason="B is impossible"), FINE],
     )
-    row = run(engine, brain)
+    row = run(engine, planner)
     assert row.status == "completed"
     (kept,) = of_kind(engine, row, Revision)
     assert kept.reason == "B is impossible"
@@ -301,16 +307,16 @@ def test_a_reflection_changes_the_plan(engine, world):
 
 
 def test_a_revision_that_is_missing_is_asked_for(engine, world):
-    """A reflection that only says that the plan should change."""
+    """A reflection may say that the plan should change without giving a new one."""
     needed = {"reflection": {"status": "failure", "plan_revision_needed": True}}
-    brain = Brain(
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("A"))],
         acts={"A": [[FAILED]]},
         reflection=[needed],
         revision=[revision(action("B"))],
     )
-    row = run(engine, brain)
+    row = run(engine, planner)
     assert statuses(engine, row) == {"A": "failed", "B": "completed"}
 
 
@@ -320,27 +326,27 @@ def test_revisions_have_a_limit(world):
     again = [needed | revision(*(action(f"{turn}.{number}") for number in range(3))) for turn in range(9)]
     planning = Planning(reflection=ReflectionSettings(trigger_interval=1), revision=RevisionSettings(max_revisions=2))
     with orihon.open("memory:", settings=Settings(planning=planning)) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"), action("B"), action("C"))], reflection=again))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"), action("B"), action("C"))], reflection=again))
         assert row.status == "completed"
         assert len(of_kind(engine, row, Revision)) == progress(engine, row.uuid).revisions == 2
         assert progress(engine, row.uuid).actions == 5
 
 
 def test_a_reflection_that_cannot_be_read_is_left_out(engine, world, caplog):
-    """The run goes on, and the log says why."""
-    brain = Brain(world, plan=[plan(*(action(str(number)) for number in range(3)))], reflection=["Fine."])
-    row = run(engine, brain)
+    """The run continues, and the log gives the reason."""
+    planner = ScriptedPlanner(world, plan=[plan(*(action(str(number)) for number in range(3)))], reflection=["Fine."])
+    row = run(engine, planner)
     assert row.status == "completed"
     assert of_kind(engine, row, Reflection) == []
     assert "There is no reflection" in caplog.text
 
 
-# planning again
+# replanning
 
 
 def failing(world, *decisions, again=DONE, **answers):
-    """A brain whose first action fails, and what it decides then."""
-    return Brain(
+    """A planner whose first action fails, with its decisions after that."""
+    return ScriptedPlanner(
         world,
         plan=[plan(action("A"), action("B", "2"))],
         acts={"A": [[FAILED], [again]]},
@@ -351,7 +357,7 @@ def failing(world, *decisions, again=DONE, **answers):
 
 @pytest.mark.parametrize("fields", [{"replan_level": 1}, {"replan_type": "retry"}])
 def test_level_1_tries_again(world, fields):
-    """The same action, with the strategy that the decision names; no other plan is made."""
+    """The action is retried with the recovery strategy, and the plan stays the same."""
     with quiet() as engine:
         row = run(engine, failing(world, decision(recovery_strategy="wait a little", **fields)))
         assert statuses(engine, row) == {"A": "completed", "B": "completed"}
@@ -402,7 +408,7 @@ def test_level_1_tries_again(world, fields):
     ],
 )
 def test_levels_2_to_5_change_more_and_more(*, world, level, kind, new, ended, goal, parts):
-    """The rest, the actions, the subtasks, the goal: each level changes what it may, and the change is recorded."""
+    """Each level changes only the parts that it may change, and the revision is recorded."""
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_level=level), revision=[new]))
         past = read_run(engine.store, row)
@@ -414,7 +420,7 @@ def test_levels_2_to_5_change_more_and_more(*, world, level, kind, new, ended, g
 
 @pytest.mark.parametrize("kind", ["plan_revision", "full_replan"])
 def test_other_types_do_what_they_say(world, kind):
-    """No type is counted and then ignored."""
+    """Every replan type is executed, not only counted."""
     new = revision(action("C", "1"), goal_understanding={"main_objective": "Another"})
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_type=kind), revision=[new]))
@@ -436,7 +442,7 @@ def test_other_types_do_what_they_say(world, kind):
     ],
 )
 def test_confidence(*, world, caplog, confidence, done, warned, asked):
-    """Sure: done. Less sure: with a warning. Unsure: a person is asked. A guess: ignored."""
+    """A confident decision is executed, a less confident one with a warning or a question, and a guess is ignored."""
     questions = []
     with quiet() as engine, caplog.at_level(logging.WARNING, "orihon"):
         made = decision(confidence, replan_level=1, clarification_questions=["Which port?"])
@@ -451,15 +457,15 @@ def test_confidence(*, world, caplog, confidence, done, warned, asked):
 
 
 def test_the_thresholds_are_settings(world):
-    """Who wants to be asked less says so."""
+    """Lower thresholds lead to fewer questions."""
     with quiet(replanning=Replanning(min_confidence_threshold=0.2, user_confirmation_threshold=0.1)) as engine:
         row = run(engine, failing(world, decision(0.25, replan_level=1)))
         assert of_kind(engine, row, ReplanDecision)[0].executed
         assert progress(engine, row.uuid).questions == ()
 
 
-def test_a_person_answers(world):
-    """The answer is told to the model with the next try, and kept."""
+def test_the_user_answers(world):
+    """The answer is stored and given to the model with the next attempt."""
     with quiet() as engine:
         made = decision(0.9, replan_type="clarification_request", clarification_questions=["Which port?"])
         row = run(engine, failing(world, made), ask_user=lambda _: "8080")
@@ -469,8 +475,8 @@ def test_a_person_answers(world):
 
 
 @pytest.mark.parametrize("ask_user", [None, lambda _: None])
-def test_nobody_answers(world, ask_user):
-    """The run goes on with what the model assumes, and that is noted."""
+def test_the_user_does_not_answer(world, ask_user):
+    """The run continues with the assumptions of the model, which are stored."""
     with quiet() as engine:
         made = decision(0.4, replan_level=2, assumptions_to_make=["it is 8080"])
         row = run(engine, failing(world, made, revision=[revision(action("C"))]), ask_user=ask_user)
@@ -481,7 +487,7 @@ def test_nobody_answers(world, ask_user):
 
 
 def test_a_loop_is_refused(world):
-    """The same step back at the same place is taken twice; the third time it is refused, and the run goes on."""
+    """The same replan at the same place is refused the third time, and the run continues."""
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_level=1), again=FAILED))
         kept = of_kind(engine, row, ReplanDecision)
@@ -506,38 +512,38 @@ def test_a_loop_is_refused(world):
     ],
 )
 def test_limits(world, kind, setting, most):
-    """Each kind has its limit, and all together have one."""
+    """Each replan type has a limit, and so has their total."""
     settings = Replanning(same_trigger_max_count=9, **{setting: most})
     new = revision(action("A"), task_decomposition={"subtasks": [{"id": "1"}]})
     with quiet(replanning=settings) as engine:
-        brain = Brain(
+        planner = ScriptedPlanner(
             world,
             plan=[plan(action("A"))],
             acts={"A": [[FAILED]]},
             decision=[decision(replan_type=kind)],
             revision=[new],
         )
-        row = run(engine, brain)
+        row = run(engine, planner)
         kept = of_kind(engine, row, ReplanDecision)
         assert [one.executed for one in kept] == [True] * most + [False]
         assert f"The limit of {most} for" in kept[-1].override_reason
         assert progress(engine, row.uuid).replans.get("total", 0) == most
 
 
-def test_no_new_plan_sets_a_counter_back(world):
-    """Even a new goal: the total, the kinds, the pairs and the actions only grow."""
+def test_no_new_plan_resets_a_counter(world):
+    """All counters only grow, even with a new goal."""
     new = revision(
         action("A"), goal_understanding={"main_objective": "x"}, task_decomposition={"subtasks": [{"id": "1"}]}
     )
     with quiet(replanning=Replanning(same_trigger_max_count=9, max_redecomposition_attempts=9)) as engine:
-        brain = Brain(
+        planner = ScriptedPlanner(
             world,
             plan=[plan(action("A"))],
             acts={"A": [[FAILED]]},
             decision=[decision(replan_level=level) for level in (1, 5, 1, 4, 5, 1, 2, 3, 5, 5, 5)],
             revision=[new],
         )
-        row = run(engine, brain)
+        row = run(engine, planner)
         kept = of_kind(engine, row, ReplanDecision)
         totals = [one.replan_counts.get("total", 0) for one in kept]
         assert totals == [*range(1, 11), 10]
@@ -547,7 +553,7 @@ def test_no_new_plan_sets_a_counter_back(world):
 
 
 def test_replanning_can_be_off(world):
-    """Then a failed action stays failed, and nobody is asked about it."""
+    """A failed action stays failed, and the model is not asked for a decision."""
     with quiet(replanning=Replanning(enabled=False)) as engine:
         row = run(engine, failing(world, decision()))
         assert prompts(engine, row.uuid, "decision") == []
@@ -555,7 +561,7 @@ def test_replanning_can_be_off(world):
 
 
 def test_a_decision_that_brings_no_plan_is_not_counted(world):
-    """A new plan that cannot be read leaves the old one, and the record says why."""
+    """Without a readable new plan the old one stays, and the record gives the reason."""
     with quiet() as engine:
         row = run(engine, failing(world, decision(replan_level=3), revision=["I cannot."]))
         (kept,) = of_kind(engine, row, ReplanDecision)
@@ -565,21 +571,23 @@ def test_a_decision_that_brings_no_plan_is_not_counted(world):
 
 
 def test_a_decision_that_cannot_be_read_is_none(world):
-    """The run goes on without it."""
+    """The run continues without it."""
     with quiet() as engine:
         row = run(engine, failing(world, "Hm."))
         assert of_kind(engine, row, ReplanDecision) == []
         assert statuses(engine, row) == {"A": "failed", "B": "completed"}
 
 
-# verifying
+# verification
 
 
 def test_a_failing_verification_is_no_success(engine, world):
-    """Two rounds, additional work in between; then the task is failed and says what is left."""
+    """After two rounds with additional work in between, the task fails and says what is left."""
     left = {"verification_passed": False, "issues_found": ["The door is shut."]}
-    brain = Brain(world, plan=[plan(action("A"))], verification=[left | {"additional_actions": [action("B")]}, left])
-    row = run(engine, brain)
+    planner = ScriptedPlanner(
+        world, plan=[plan(action("A"))], verification=[left | {"additional_actions": [action("B")]}, left]
+    )
+    row = run(engine, planner)
     assert (row.status, row.reason) == ("failed", "VerificationFailed")
     assert row.error_message == "The verification failed 2 times. The door is shut."
     rounds = of_kind(engine, row, Verification)
@@ -589,18 +597,18 @@ def test_a_failing_verification_is_no_success(engine, world):
 
 
 def test_more_rounds(world):
-    """`max_rounds` says how often the work is checked and mended."""
+    """`max_rounds` limits how often the work is verified."""
     left = {"verification_passed": False, "issues_found": ["The door is shut."]}
     with quiet(verification=VerificationSettings(max_rounds=3)) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"))], verification=[left, left, PASSED]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], verification=[left, left, PASSED]))
         assert row.status == "completed"
         assert [one.round for one in of_kind(engine, row, Verification)] == [1, 2, 3]
 
 
-def test_what_a_verification_finds_is_mended(engine, world):
-    """Without actions of its own, the issues are the work; the change of the plan is recorded."""
+def test_issues_of_a_verification_are_resolved(engine, world):
+    """Without additional actions the issues become an action, and the revision is recorded."""
     left = {"verification_passed": False, "issues_found": ["The door is shut."]}
-    row = run(engine, Brain(world, plan=[plan(action("A"))], verification=[left, PASSED]))
+    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], verification=[left, PASSED]))
     assert row.status == "completed"
     (kept,) = of_kind(engine, row, Revision)
     assert [one.purpose for one in kept.updated_plan.actions][1:] == [
@@ -610,10 +618,10 @@ def test_what_a_verification_finds_is_mended(engine, world):
 
 
 def test_the_same_work_again_is_done_again(engine, world):
-    """An additional action that looks like one that was done is not taken for it."""
+    """An additional action with the purpose of a completed one is carried out."""
     left = {"verification_passed": False, "additional_actions": [action("test")]}
-    brain = Brain(world, plan=[plan(action("test"))], acts={"test": [[("run_tests", {}), DONE], [("run_tests", {"again": 1}), DONE]]}, verification=[left, PASSED])  # fmt: skip  # noqa: E501
-    row = run(engine, brain)
+    planner = ScriptedPlanner(world, plan=[plan(action("test"))], acts={"test": [[("run_tests", {}), DONE], [("run_tests", {"again": 1}), DONE]]}, verification=[left, PASSED])  # fmt: skip  # noqa: E501
+    row = run(engine, planner)
     assert row.status == "completed"
     assert len(world.ran) == 2
 
@@ -628,9 +636,9 @@ def test_the_same_work_again_is_done_again(engine, world):
     ],
 )
 def test_what_contradicts_itself_does_not_pass(world, answer):
-    """A criterion that is not met, a placeholder, more work, or no verdict at all: that is not done."""
+    """A passed verification with an unmet criterion, a placeholder or more work does not pass."""
     with quiet(verification=VerificationSettings(max_rounds=1)) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"))], verification=[answer]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], verification=[answer]))
         assert (row.status, row.reason) == ("failed", "VerificationFailed")
         assert not of_kind(engine, row, Verification)[0].verification_passed
 
@@ -661,10 +669,10 @@ def test_what_contradicts_itself_does_not_pass(world, answer):
     ],
 )
 def test_placeholders_in_files(world, name, text, found):
-    """We look ourselves, whatever the model says: in what was written, and nowhere else."""
+    """Placeholders in written files are found, whatever the model says."""
     with quiet(verification=VerificationSettings(max_rounds=1)) as engine:
         acts = {"A": [[("write_file", {"path": name, "content": text}), DONE]]}
-        row = run(engine, Brain(world, plan=[plan(action("A"))], acts=acts))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))], acts=acts))
         (kept,) = of_kind(engine, row, Verification)
         assert list(kept.placeholder_detected.locations) == found
         assert row.status == ("failed" if found else "completed")
@@ -672,8 +680,8 @@ def test_placeholders_in_files(world, name, text, found):
         assert ("Found in the files that you wrote:" in told) is bool(found)
 
 
-def test_what_stood_in_a_file_before_is_not_ours(world):
-    """Only lines that were given to a tool count, so an edit beside an old TODO leaves no placeholder."""
+def test_older_placeholders_do_not_count(world):
+    """Only lines that a tool was given count, so an edit next to an old TODO is fine."""
     (world.root / "a.py").write_text("x = 1  # TODO: old\ny = 2\n", "utf-8")
     call = Call(id="c", name="edit_file", arguments=json.dumps({"path": "a.py", "old": "y = 1", "new": "y = 2"}))
     asked = Message(seq=1, role="assistant", content="", tool_calls=[call], timestamp="", tokens=0)
@@ -686,19 +694,19 @@ def test_what_stood_in_a_file_before_is_not_ours(world):
 
 
 def test_verification_can_be_off(world):
-    """Then a plan whose parts all worked is done."""
+    """A plan whose steps all worked is done."""
     with quiet(verification=VerificationSettings(enabled=False)) as engine:
-        row = run(engine, Brain(world, plan=[plan(action("A"))]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
         assert row.status == "completed"
         assert prompts(engine, row.uuid, "verification") == []
 
 
-# what earlier runs give
+# earlier runs
 
 
 def stopped(engine, world, request="Mend the shop."):
     """A run that is stopped after its first action."""
-    brain = Brain(
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("read it all"), action("mend the price", "2"), action("test the shop", "3"))],
         acts={"read it all": [[("read_file", {"path": "a.py"}), DONE]]},
@@ -709,17 +717,17 @@ def stopped(engine, world, request="Mend the shop."):
         if state.get("actions", 0) >= 1:
             raise StopRequested("no longer assigned")
 
-    handler = TaskHandler(engine, brain, world, planning=True, checks=(check,))
+    handler = TaskHandler(engine, planner, world, planning=True, checks=(check,))
     row = handler.handle(Work(key=KEY, request=request))
     assert row.status == "stopped"
     return row
 
 
-def test_a_stopped_plan_goes_on(engine, world):
-    """The same request: the old plan is shown with how it stands, and what was completed is not done again."""
+def test_a_stopped_plan_is_continued(engine, world):
+    """With the same request the old plan is shown with its status, and completed actions are not repeated."""
     stopped(engine, world)
-    brain = Brain(world, plan=[plan(action("read it all"), action("mend the price", "2"))])
-    row = run(engine, brain)
+    planner = ScriptedPlanner(world, plan=[plan(action("read it all"), action("mend the price", "2"))])
+    row = run(engine, planner)
     assert progress(engine, row.uuid).applicability == "continue"
     (told,) = prompts(engine, row.uuid, "plan")
     assert "Continue its plan" in told
@@ -731,15 +739,15 @@ def test_a_stopped_plan_goes_on(engine, world):
 
 
 @pytest.mark.parametrize("why", ["request", "completed", "setting"])
-def test_else_a_plan_is_only_looked_at(world, why):
-    """Another request, a run that was completed, or a setting: the new plan is one of its own."""
+def test_otherwise_a_plan_is_a_reference(world, why):
+    """After another request, after a completed run, or by a setting, a new plan is made."""
     inherit = ContextInheritance(planning=InheritedPlanning(inherit_plans=why != "setting"))
     with orihon.open("memory:", settings=Settings(context_inheritance=inherit)) as engine:
         if why == "completed":
-            run(engine, Brain(world, plan=[plan(action("read it all"))]))
+            run(engine, ScriptedPlanner(world, plan=[plan(action("read it all"))]))
         else:
             stopped(engine, world, "Close the shop for ever, please." if why == "request" else "Mend the shop.")
-        row = run(engine, Brain(world, plan=[plan(action("read it all"))]))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("read it all"))]))
         assert progress(engine, row.uuid).applicability == "reference"
         (told,) = prompts(engine, row.uuid, "plan")
         assert "make a plan of your own" in told
@@ -748,21 +756,21 @@ def test_else_a_plan_is_only_looked_at(world, why):
 
 
 def test_nothing_to_inherit(engine, world):
-    """The first run of a key, and one that was told not to inherit."""
-    first = run(engine, Brain(world, plan=[plan(action("A"))]))
-    second = run(engine, Brain(world, plan=[plan(action("A"))]), options={"inherit": False})
+    """The first run of a key inherits nothing, and neither does a run with `inherit=False`."""
+    first = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
+    second = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]), options={"inherit": False})
     for row in (first, second):
         assert progress(engine, row.uuid).applicability == "new"
         assert "earlier run" not in prompts(engine, row.uuid, "plan")[0]
 
 
 def taught(engine, world):
-    """A run with trouble: a failure that a retry mended, a revision, a placeholder, a criterion that was not met."""
+    """A run with a failure that was overcome, a revision, a placeholder and an unmet criterion."""
     parts = [{"id": "1", "description": "the tests"}, {"id": "2", "description": "the price", "dependencies": ["1"]}]
     needed = {"reflection": {"status": "failure", "action_evaluated": "mend the price", "root_cause": "no lock file",
                              "issues_identified": ["the cache is stale"], "remedy": "make clean",
                              "plan_revision_needed": True}}  # fmt: skip
-    brain = Brain(
+    planner = ScriptedPlanner(
         world,
         plan=[plan(action("run the tests", "1", "run_tests"), action("mend the price", "2"), subtasks=parts)],
         acts={
@@ -780,17 +788,19 @@ def taught(engine, world):
             PASSED,
         ],
     )
-    row = run(engine, brain)
+    row = run(engine, planner)
     assert row.status == "completed"
     return row
 
 
-def test_what_was_learned_is_told(engine, world):
-    """When planning, before each action, when looking back and when verifying: what concerns it, and from where."""
+def test_lessons_are_in_the_prompts(engine, world):
+    """Each prompt quotes the lessons that concern it."""
     taught(engine, world)
     parts = [{"id": "p", "description": "the price"}, {"id": "t", "description": "the tests"}]
     again = plan(action("mend the price", "p"), action("paint", "t", "write_file"), subtasks=parts)
-    row = run(engine, Brain(world, plan=[again], acts={"mend the price": [[FAILED]]}), "Mend the shop once more.")
+    row = run(
+        engine, ScriptedPlanner(world, plan=[again], acts={"mend the price": [[FAILED]]}), "Mend the shop once more."
+    )
     (told,) = prompts(engine, row.uuid, "plan")
     assert "- Worked: run the tests (run_tests)" in told
     assert "- Failed: mend the price (read_file): no lock file (worked later) → what helped: make clean" in told
@@ -811,12 +821,12 @@ def test_what_was_learned_is_told(engine, world):
     assert "- Additional work: fill in price.py" in verification
 
 
-def test_what_was_learned_is_merged(engine, world):
-    """Dependencies, complexity, a way out of a known failure and the tool that worked come into the new plan."""
+def test_lessons_are_merged_into_the_plan(engine, world):
+    """Dependencies, complexity, remedies and tools of earlier runs are merged into the new plan."""
     taught(engine, world)
     parts = [{"id": "p", "description": "the price"}, {"id": "t", "description": "the tests"}]
     again = plan(action("mend the price", "p"), action("run the tests", "t", ""), subtasks=parts)
-    row = run(engine, Brain(world, plan=[again]), "Mend the shop once more.")
+    row = run(engine, ScriptedPlanner(world, plan=[again]), "Mend the shop once more.")
     made = of_kind(engine, row, Plan)[0]
     price, _ = made.subtasks
     assert (price.dependencies, price.estimated_complexity) == (("t",), "high")
@@ -827,30 +837,32 @@ def test_what_was_learned_is_merged(engine, world):
 
 
 def test_settings_keep_things_back(world):
-    """Each switch of `context_inheritance.planning` takes its part out of the prompts."""
+    """Each switch of `context_inheritance.planning` removes its lessons from the prompts."""
     switches = InheritedPlanning(
         inherit_plans=False, inherit_verifications=False, inherit_reflections=False, reuse_successful_patterns=False
     )
     settings = Settings(context_inheritance=ContextInheritance(planning=switches))
     with orihon.open("memory:", settings=settings) as engine:
         taught(engine, world)
-        row = run(engine, Brain(world, plan=[plan(action("mend the price"))], acts={"mend the price": [[FAILED]]}))
+        row = run(
+            engine, ScriptedPlanner(world, plan=[plan(action("mend the price"))], acts={"mend the price": [[FAILED]]})
+        )
         said = "\n".join(prompts(engine, row.uuid))
         for text in ("make clean", "clean first", "price.py:7", "run_tests", "harder"):
             assert text not in said
 
 
-def test_names_of_people_are_not_told(engine, world):
-    """What an earlier run says comes without the name of who ran it."""
-    brain = Brain(world, plan=[plan(action("ask marianne_k about it"))])
-    TaskHandler(engine, brain, world, planning=True).handle(Work(key=KEY, request="Mend.", user="marianne_k"))
-    row = run(engine, Brain(world, plan=[plan(action("A"))]))
+def test_names_of_users_are_removed(engine, world):
+    """The name of the user of an earlier run is not in a prompt."""
+    planner = ScriptedPlanner(world, plan=[plan(action("ask marianne_k about it"))])
+    TaskHandler(engine, planner, world, planning=True).handle(Work(key=KEY, request="Mend.", user="marianne_k"))
+    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
     (told,) = prompts(engine, row.uuid, "plan")
     assert "- Worked: ask [name] about it" in told
 
 
 def test_a_run_that_ends_meanwhile_changes_nothing(engine, world):
-    """What is inherited is chosen once."""
+    """The runs to learn from are chosen once."""
     taught(engine, world)
     looks = iter(range(100))
 
@@ -858,29 +870,29 @@ def test_a_run_that_ends_meanwhile_changes_nothing(engine, world):
         if next(looks) == 4:
             raise PauseRequested("now")
 
-    brain = Brain(world, plan=[plan(action("mend the price"))])
-    handler = TaskHandler(engine, brain, world, planning=True, checks=(check,))
+    planner = ScriptedPlanner(world, plan=[plan(action("mend the price"))])
+    handler = TaskHandler(engine, planner, world, planning=True, checks=(check,))
     row = handler.handle(Work(key=KEY, request="Again."))
     chosen = progress(engine, row.uuid).inherited
-    run(engine, Brain(world, plan=[plan(action("B"))]), "In between.")
+    run(engine, ScriptedPlanner(world, plan=[plan(action("B"))]), "In between.")
     ended = handler.resume(row.uuid)
     assert ended.status == "completed"
     assert progress(engine, row.uuid).inherited == chosen
 
 
-# other ways
+# languages, windows and limits
 
 
 def test_japanese(engine, world):
-    """A task in Japanese is planned, done and verified in Japanese."""
-    brain = Brain(
+    """A task in Japanese is planned, carried out and verified in Japanese."""
+    planner = ScriptedPlanner(
         world,
         plan=["うーん。", plan(action("価格を直す"), goal="店を直す")],
         acts={"価格を直す": [[FAILED], [DONE]]},
         decision=[decision(0.4, replan_level=1)],
         verification=[{"verification_passed": False, "issues_found": ["看板がない"]}, PASSED],
     )
-    row = run(engine, brain, "店の価格計算を直してください。")
+    row = run(engine, planner, "店の価格計算を直してください。")
     assert row.status == "completed"
     said = prompts(engine, row.uuid)
     told = ["アクション 1 / 1", "目標: 店を直す", "もう一度出力して", "次に進む前に", "ユーザーの回答がないため"]
@@ -890,36 +902,36 @@ def test_japanese(engine, world):
 
 
 def test_compression_while_planning(world):
-    """A small window is summarised and folded on the way; the plan is followed all the same."""
+    """The plan is followed although the window is summarised and folded on the way."""
     long = "x = 'a long line of a file that nobody needs again'\n" * 200
     (world.root / "long.py").write_text(long, "utf-8")
     names = [f"step {number}" for number in range(12)]
     acts = {name: [[("read_file", {"path": "long.py", "n": name}), DONE]] for name in names}
-    brain = Brain(world, plan=[plan(*map(action, names))], acts=acts)
+    planner = ScriptedPlanner(world, plan=[plan(*map(action, names))], acts=acts)
     with orihon.open("memory:", settings=QUIET) as engine:
-        row = run(engine, brain, options={"context_length": 9000, "reserved_output": 500})
+        row = run(engine, planner, options={"context_length": 9000, "reserved_output": 500})
         assert row.status == "completed"
         assert len(world.ran) == 12
         tokens = sum(one.tokens for one in engine.store.read(row.uuid, Message))
         assert tokens > 2 * 9000
-        assert max(len(json.dumps(window)) for window in brain.windows) < 5 * 9000
+        assert max(len(json.dumps(window)) for window in planner.windows) < 5 * 9000
 
 
 def test_the_snapshot_follows(engine, world):
-    """Goal and phase are in the snapshot, so that no compression loses them."""
-    row = run(engine, Brain(world, plan=[plan(action("A"))]))
+    """Goal and phase are in the snapshot, so no compaction loses them."""
+    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
     notes = [event.data for event in engine.store.read(row.uuid, Event) if event.type == "snapshot"]
     assert [*dict.fromkeys(data["goal"] for data in notes if data.get("goal"))] == ["Mend the shop"]
     phases = [data["current_phase"] for data in notes if "current_phase" in data]
     assert [*dict.fromkeys(phases)] == ["planning", "execution", "verification"]
 
 
-def test_the_seeds_names(engine, world):
-    """The four methods of the seed are there under their names, and used."""
+def test_the_names_of_the_specification(engine, world):
+    """The four methods of the specification have its names, and are used."""
     taught(engine, world)
     with engine.start(KEY) as task:
         task.add("user", "Mend the shop.")
-        coordinator = PlanningCoordinator(Loop(task, Brain(world), world), engine)
+        coordinator = PlanningCoordinator(Loop(task, ScriptedPlanner(world), world), engine)
         assert coordinator.inherited == []
         coordinator._inherit()
         coordinator._load_inherited_planning_context()
@@ -931,7 +943,7 @@ def test_the_seeds_names(engine, world):
 
 
 def test_limits_of_the_loop_hold(engine, world):
-    """A planned run ends at the limit of calls like any other."""
-    brain = Brain(world, plan=[plan(action("A"), action("B"))])
-    row = TaskHandler(engine, brain, world, planning=True, limits=Limits(calls=2)).handle(Work(key=KEY, request="x"))
+    """A planned run ends at the limit of model calls like any other run."""
+    planner = ScriptedPlanner(world, plan=[plan(action("A"), action("B"))])
+    row = TaskHandler(engine, planner, world, planning=True, limits=Limits(calls=2)).handle(Work(key=KEY, request="x"))
     assert (row.status, row.reason) == ("failed", "limit: calls")

@@ -152,7 +152,7 @@ def memory():
 
 
 def a_run(store, *values, key=None, day=1, status="completed", calls=(), user="alice"):
-    """A task that went through these steps; its uuid."""
+    """Store a run with these entries and return its uuid."""
     about = a_task(27, user=user)
     about = msgspec.structs.replace(about, task_key=key or about.task_key)
     with store.lease(about.uuid, create=about) as lease:
@@ -172,23 +172,23 @@ KEY = a_task(27).task_key
 
 
 def of_topic(runs, topic):
-    """The lessons of some runs that are about a topic."""
+    """Return the lessons of some runs about a topic."""
     return [lesson for lesson in learn(runs) if lesson.topic == topic]
 
 
 def digest(run, language="en"):
-    """The lines of a run's digest by title."""
+    """Return the lines of a run's digest by title."""
     lines = {}
     for section in make_digest(run, language):
         lines.setdefault(section.title, []).extend(section.lines)
     return lines
 
 
-# what went wrong in the system that the seeds come from
+# what is stored is what is read
 
 
 def test_what_one_run_writes_the_next_one_reads(store):
-    """The model's own answer, stored and read back: no field is lost on the way, and none is renamed."""
+    """No field of a reply is lost or renamed when it is stored and read back."""
     answer = (
         '{"goal_understanding": {"main_objective": "Fix the total"}, "task_decomposition": {"subtasks": [{"id": "1",'
         ' "description": "Mend the sum"}]}, "action_plan": {"actions": [{"task_id": "1", "tool": "edit"}]}}'
@@ -209,7 +209,7 @@ def test_what_one_run_writes_the_next_one_reads(store):
 
 
 def test_a_successful_reflection_is_a_success(memory):
-    """It is counted as one, with its text, also when it is about no step of the plan."""
+    """It is counted and kept, even if it is about no step of the plan."""
     a_run(memory, PLAN, Reflection(action_evaluated="Asked the owner", status="success"))
     [run] = past_executions(memory, KEY)
     assert "Successful Actions: 2; Failed Actions: 0" in digest(run)[EXECUTION]
@@ -228,7 +228,7 @@ def test_three_plans_are_three_runs(store):
 
 
 def test_other_repositories_are_never_mixed_in(store):
-    """The same issue number elsewhere is another thing."""
+    """The same issue number in another repository is another task."""
     for key in (
         TaskKey.github("acme", "other", issue=27),
         TaskKey.github("other", "shop", issue=27),
@@ -252,11 +252,11 @@ def test_only_ended_runs_with_a_plan(store):
     assert [run.uuid for run in past_executions(store, KEY)] == [stopped]
 
 
-# how a run is read
+# reading a run
 
 
 def test_the_plan_as_it_ended(store):
-    """Revised, with what was done kept, and each step with the outcome that was recorded last."""
+    """The plan is the revised one, and each step has its last status."""
     uuid = a_run(store, *STORY, calls=[("edit", "hunk 1 failed"), ("edit", ""), ("read", "")])
     run = read_run(store, store.row(uuid))
     assert run.plan.goal == "Fix the total"
@@ -275,7 +275,7 @@ def test_the_plan_as_it_ended(store):
 
 
 def test_a_completed_run_is_no_proof(memory):
-    """What nobody recorded as done is not told as done."""
+    """Steps without a recorded status are pending, even in a completed run."""
     a_run(memory, msgspec.structs.replace(PLAN, action_plan=ActionPlan()))
     [run] = past_executions(memory, KEY)
     assert "Completion Status: 0 of 3 subtasks completed; pending 3" in digest(run)[PLAN_TITLE]
@@ -297,13 +297,13 @@ def test_a_completed_run_is_no_proof(memory):
         ("the loop", "", (None, None)),
     ],
 )
-def test_which_step_is_locate_step(text, tool, found):
-    """A text names a step, or it is left alone."""
+def test_locating_a_step(text, tool, found):
+    """A text is matched with a step only if one step can be meant."""
     assert locate_step(PLAN, text, tool) == found
 
 
 def test_a_number_alone_is_no_name():
-    """`2 files` is not about subtask 2; `1.2:` is not about subtask 1."""
+    """`2 files` is not about subtask 2, and `1.2:` is not about subtask 1."""
     subtasks = tuple(Subtask(id=name) for name in ("1", "2", "1.2"))
     plan = Plan(task_decomposition=Decomposition(subtasks=subtasks))
     assert locate_step(plan, "2 files were changed") == (None, None)
@@ -312,7 +312,7 @@ def test_a_number_alone_is_no_name():
 
 
 def test_the_whole_text_comes_before_a_part_of_it():
-    """Of two purposes that fit, the one that is the text is meant; of two that are only held by it, neither."""
+    """A purpose that equals the text wins over one that the text contains. Two that it contains are ambiguous."""
     actions = (Action(tool="read", purpose="Read cart.py"), Action(tool="read", purpose="Read cart.py again"))
     plan = Plan(action_plan=ActionPlan(actions=actions))
     assert locate_step(plan, "read cart.py again") == (1, None)
@@ -320,7 +320,7 @@ def test_the_whole_text_comes_before_a_part_of_it():
 
 
 def test_long_runs_stay_small(store):
-    """Thousands of entries with long texts: the newest are held, and cut."""
+    """Of thousands of entries with long texts the newest are kept, and cut."""
     many = [
         Reflection(action_evaluated=f"step {number}", evaluation="x" * 20_000, status="success")
         for number in range(200)
@@ -336,7 +336,7 @@ def test_long_runs_stay_small(store):
 
 
 def test_broken_runs_are_skipped(tmp_path, caplog):
-    """A directory that is gone is named in the log; a broken line hides nothing else; the next older run counts."""
+    """A missing directory is logged, a broken line hides nothing else, and the next older run is used."""
     with open_store(tmp_path / "contexts") as store:
         good = a_run(store, PLAN, SUCCESS, day=1)
         gone = a_run(store, PLAN, day=3)
@@ -351,7 +351,7 @@ def test_broken_runs_are_skipped(tmp_path, caplog):
 
 
 def test_hostile_entries(store):
-    """Wrong types, deep nesting, huge lists, NUL, half characters and secrets: stored, read, and told in peace."""
+    """Wrong types, deep nesting, huge lists, NUL, lone surrogates and secrets do no harm."""
     deep = "bottom"
     for _ in range(500):
         deep = [deep]
@@ -379,12 +379,12 @@ def test_hostile_entries(store):
     assert len(text) < 10_000
 
 
-# what the next run learns
+# lessons
 
 
 @pytest.fixture
 def learned(memory):
-    """What two runs teach."""
+    """Two runs to learn from."""
     older = msgspec.structs.replace(FAILURE, root_cause="an old cause", action_evaluated="Use the network")
     a_run(memory, PLAN, older, day=1, calls=[("edit", "an old error"), ("fetch", "no network")])
     a_run(memory, *STORY, REPLAN, day=2, calls=[("edit", ""), ("edit", "hunk 1 failed"), ("read", "")])
@@ -392,7 +392,7 @@ def learned(memory):
 
 
 def test_success_and_failure_patterns(learned):
-    """Steps that worked can be preferred and steps that failed avoided, with the remedy that helped."""
+    """Lessons hold the steps that worked, and those that failed with the remedy that helped."""
     assert [(item.what, item.tool) for item in of_topic(learned, "worked")] == [
         ("Read cart.py", "read"),
         ("Change the loop", "edit"),
@@ -521,7 +521,7 @@ def test_a_digest_in_japanese(memory):
         ("pattern", "Read cart.py"),
     ],
 )
-def test_a_kind_holds_all_of_its_matter(memory, kind, gone):
+def test_a_kind_can_be_switched_off(memory, kind, gone):
     """A setting that switches a kind off leaves no trace of it in the other sections."""
     plan = msgspec.structs.replace(PLAN, goal_understanding=Goal(main_objective="Fix the total"))
     a_run(memory, plan, *STORY[1:])

@@ -1,4 +1,4 @@
-"""One shape for what a model answers, what is stored and what is read back."""
+"""The form of plans: in replies, in entries, and read back."""
 
 import typing
 from types import NoneType
@@ -84,7 +84,7 @@ values = st.recursive(
 
 
 def any_of(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line per kind
-    """Any value that a field of this kind can have."""
+    """Any value that a field of this type can have."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return any_number(kind) if arguments[0] in (int, float) else any_of(arguments[0])
@@ -112,7 +112,7 @@ def any_number(kind: Any) -> st.SearchStrategy[Any]:
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(*map(any_of, KINDS.values())))
 def test_one_shape_all_the_way(value):
-    """Value, data, a stored line and the value again are the same; so is a model's answer in this shape."""
+    """A value is the same after it was stored and read back."""
     unstamped = make_entry(value, "550e8400")
     assert (unstamped.id, unstamped.timestamp, KINDS[unstamped.type]) == (0, "", type(value))
     stamped = msgspec.structs.replace(unstamped, id=1, timestamp="t")
@@ -124,14 +124,14 @@ def test_one_shape_all_the_way(value):
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(KINDS)), st.dictionaries(st.sampled_from(["reflection", *PLAN, "status"]) | texts, values))
 def test_garbage_never_raises(kind, data):
-    """Whatever an entry holds, it is a value or None."""
+    """Any entry gives a value or None."""
     assert isinstance(
         read_entry(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")), KINDS[kind] | None
     )
 
 
 def test_the_names_are_those_of_the_prompts():
-    """A plan as the model writes it is read, stored under the same names, and read back by the next run."""
+    """A plan is stored and read back under the names that the model writes."""
     plan = parse_reply(msgspec.json.encode(PLAN).decode(), Plan)
     assert plan.goal == "Fix the total"
     assert plan.goal_understanding.success_criteria == ("the tests pass",)
@@ -157,13 +157,13 @@ def test_the_names_are_those_of_the_prompts():
     ],
 )
 def test_answers_are_found(around):
-    """Thoughts are dropped; the whole text, a fenced block, and the outermost braces are tried."""
+    """Thoughts are dropped, and the whole text, a fenced block and the outermost braces are tried."""
     text = msgspec.json.encode(PLAN).decode()
     assert parse_reply(around.replace("{{", "{").replace("{}", text), Plan).goal == "Fix the total"
 
 
 def test_a_fence_inside_a_text_is_no_fence():
-    """Code in a purpose does not end the answer."""
+    """Code in a purpose does not end the reply."""
     action = {"tool": "edit", "purpose": "write ```py\nx\n``` there"}
     text = msgspec.json.encode({"main_objective": "g", "actions": [action]}).decode()
     assert parse_reply(f"```json\n{text}\n```", Plan).actions[0].purpose == action["purpose"]
@@ -186,7 +186,7 @@ def test_a_fence_inside_a_text_is_no_fence():
     ],
 )
 def test_what_is_missing_is_named(text, kind, sentence):
-    """The error says what to ask the model for, and that asking again can help."""
+    """The error names the missing fields and can be retried."""
     with pytest.raises(ModelError) as caught:
         parse_reply(text, KINDS[kind])
     assert sentence in caught.value.message
@@ -194,7 +194,7 @@ def test_what_is_missing_is_named(text, kind, sentence):
 
 
 def test_one_answer_holds_a_reflection_and_a_revision():
-    """As the prompt for reflections asks; the wish for a revision may stand inside or beside."""
+    """The prompt for reflections asks for both. `plan_revision_needed` may stand inside or outside."""
     text = (
         '{"plan_revision_needed": true, "reflection": {"action_evaluated": "a", "status": "Success"},'
         ' "plan_revision": {"reason": "r", "changes": [{"type": "add_action", "details": {"tool": "t"}}],'
@@ -239,12 +239,12 @@ def test_one_answer_holds_a_reflection_and_a_revision():
     ],
 )
 def test_older_and_flat_shapes(kind, data, value):
-    """What other versions and careless models wrote is understood as far as it goes."""
+    """Entries of other versions and flat replies are understood as far as possible."""
     assert read_entry(PlanEntry(id=1, type=kind, task_uuid="u", data=data, timestamp="")) == value
 
 
 def test_wrong_types_have_their_default():
-    """One wrong field does not spoil the others; numbers may stand as text, and one item for a list."""
+    """A wrong field gets its default. Numbers may be texts, and a single item may stand for a list."""
     data = {
         "verification_passed": "true",
         "round": "2",
@@ -265,13 +265,13 @@ def test_wrong_types_have_their_default():
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", -1, 2, True, None, "high"])
 def test_a_confidence_is_a_share(number):
-    """Nothing else passes for certainty."""
+    """Anything but a number from 0 to 1 is no confidence."""
     data = {"replan_decision": {"replan_needed": True, "confidence": number}}
     assert read_entry(PlanEntry(id=1, type="replan_decision", task_uuid="u", data=data, timestamp="")).confidence == 0
 
 
 def test_huge_and_deep():
-    """Long lists are cut, and deep parameters are kept to the depth that a store holds."""
+    """Long lists are cut, and deep parameters are kept to the depth that a store supports."""
     deep: Any = "bottom"
     for _ in range(100_000):
         deep = {"a": deep}
@@ -285,14 +285,14 @@ def test_huge_and_deep():
 
 
 def test_dirty_text_is_clean_data():
-    """NUL and half characters never reach a prompt."""
+    """NUL and lone surrogates are replaced."""
     data = make_entry(Reflection(evaluation="a\0b\ud800c")).data
     assert data["reflection"]["evaluation"] == "a\u2400b\ufffdc"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_for_the_prompt(kind):
-    """It is made of the same structs, has no references, and asks for nothing that we fill in ourselves."""
+    """The schema has no references and no fields that Orihon fills in."""
     form = json_schema(kind)
     text = msgspec.json.encode(form).decode()
     assert "$" not in text

@@ -1,6 +1,6 @@
-"""Runs by a plan, with a model whose replies follow from what it is shown, so that any process can go on with them.
+"""Planned runs with a model whose replies depend only on its window, so that any process can continue them.
 
-python planned_runs.py STORE WORLD UUID [LOOKS]    go on with the long story; with LOOKS, pause at that look
+python planned_runs.py STORE WORKSPACE UUID [CHECKS]    continue the story; with CHECKS, pause at that check
 """
 
 import itertools
@@ -47,7 +47,7 @@ def action(purpose, task_id="1", tool="read_file", **more):
 
 
 def plan(*actions, goal="Mend the shop", subtasks=None, criteria=("the tests pass",), **more):
-    """A plan as a model writes it; without subtasks, one for each id."""
+    """Return a plan as a model writes it, by default with one subtask for each id."""
     ids = dict.fromkeys(one["task_id"] for one in actions)
     parts = subtasks or [{"id": id_, "description": f"part {id_}"} for id_ in ids]
     return {
@@ -65,8 +65,8 @@ def revision(*actions, reason="another way", **more):
     return {"plan_revision": {"reason": reason, "updated_plan": {"action_plan": {"actions": list(actions)}, **more}}}
 
 
-class World:
-    """A directory that the tools work in, with a line for every call that ran."""
+class Workspace:
+    """The directory and the tools of a run. `ran` has a line for every call."""
 
     def __init__(self, root):
         self.root = Path(root)
@@ -95,10 +95,10 @@ def line_of(name, arguments):
     return f"{name} {json.dumps(arguments, sort_keys=True)}"
 
 
-class Brain:
-    """Answers by what the newest prompt asks for: the n-th answer of its kind, and of the same purpose.
+class ScriptedPlanner:
+    """A model that gives the n-th answer to the n-th prompt of a kind, or of an action's purpose.
 
-    An answer is a value, a text, a function of the messages, or for actions a list of calls and words.
+    An answer is a value, a text, a function of the messages, or for actions a list of calls and texts.
     """
 
     def __init__(self, world, *, acts=None, **answers):
@@ -172,7 +172,7 @@ def purpose_of(text):
 
 
 def prompts(engine, uuid, kind=None):
-    """What the model was told by the plan, in order."""
+    """Return the prompts that the model was sent, in order."""
     said = [one.text for one in engine.store.read(uuid, Message) if one.role == "user" and kind_of(one.text)]
     return [text for text in said if kind in {None, kind_of(text)}]
 
@@ -185,29 +185,29 @@ def progress(engine, uuid):
     return load_progress(engine.store, uuid)
 
 
-def handler(engine, brain, *, looks=None, **options):
-    """Everything that a run needs; it pauses at that look."""
+def handler(engine, planner, *, pause_at=None, **options):
+    """Return a handler for planned runs that pauses at the given check."""
     count = itertools.count(1)
 
     def check(_):
-        if next(count) == looks:
+        if next(count) == pause_at:
             raise PauseRequested("now")
 
-    checks = () if looks is None else (check,)
-    options = {"workspace": brain.world.root, **options}
-    return TaskHandler(engine, brain, brain.world, planning=True, checks=checks, **options)
+    checks = () if pause_at is None else (check,)
+    options = {"workspace": planner.world.root, **options}
+    return TaskHandler(engine, planner, planner.world, planning=True, checks=checks, **options)
 
 
-def run(engine, brain, request="Mend the shop.", *, key=KEY, **options):
-    """One task from its request to its end; its row."""
-    return handler(engine, brain, **options).handle(Work(key=key, request=request))
+def run(engine, planner, request="Mend the shop.", *, key=KEY, **options):
+    """Run one task to its end and return its row."""
+    return handler(engine, planner, **options).handle(Work(key=key, request=request))
 
 
-# the long story: every phase, every kind of entry, and a person who answers
+# the story: every phase, every kind of entry, and a user who answers
 
 
 def story(world):
-    """A model that reads before it plans, fails, looks back, asks, plans again, forgets something and mends it."""
+    """A model that reads, plans, fails, reflects, asks, replans, leaves a placeholder and fills it in."""
     first = plan(
         action("look at the shop"),
         action("open the door", "2", "run_tests"),
@@ -215,7 +215,7 @@ def story(world):
         action("paint the wall", "4"),
         subtasks=[{"id": "1"}, {"id": "2", "dependencies": ["1"]}, {"id": "3"}, {"id": "4"}],
     )
-    return Brain(
+    return ScriptedPlanner(
         world,
         plan=[[("read_file", {"path": "shop.txt"}), first]],
         acts={
@@ -253,7 +253,7 @@ def story(world):
     )
 
 
-def story_handler(engine, world, looks=None):
+def story_handler(engine, world, pause_at=None):
     (world.root / "shop.txt").write_text("a shop", "utf-8")
 
     def ask_user(questions):
@@ -261,11 +261,11 @@ def story_handler(engine, world, looks=None):
             log.write(f"{questions[0]}\n")
         return "The door."
 
-    return handler(engine, story(world), looks=looks, ask_user=ask_user)
+    return handler(engine, story(world), pause_at=pause_at, ask_user=ask_user)
 
 
 def outcome(engine, world, uuid):
-    """All that must be the same, however often the story was interrupted."""
+    """Return everything that interruptions must not change."""
     asked = (world.root / "asked.log").read_text("utf-8").splitlines()
     keys = [one.key for one in engine.store.read(uuid, Message) if one.role == "user"]
     return {
@@ -278,9 +278,9 @@ def outcome(engine, world, uuid):
     }
 
 
-def main(url, place, uuid, looks=None):
+def main(url, place, uuid, pause_at=None):
     with orihon.open(url, settings=STORY) as engine:
-        row = story_handler(engine, World(place), int(looks) if looks else None).resume(uuid)
+        row = story_handler(engine, Workspace(place), int(pause_at) if pause_at else None).resume(uuid)
         sys.stdout.write(row.status)
 
 

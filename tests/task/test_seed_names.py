@@ -33,7 +33,7 @@ from orihon.planning.history import past_executions
 from orihon.planning.schema import Goal, Plan, make_entry
 from orihon.settings.schema import ContextStorage, Settings
 from orihon.stores.base import Query
-from support.planned_runs import DONE, PASSED, Brain, World, action, plan
+from support.planned_runs import DONE, PASSED, ScriptedPlanner, Workspace, action, plan
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 CALLS: dict[str, Callable[..., None]] = {}  # each takes the engine, its place, or both
@@ -476,7 +476,7 @@ def a_window_is_answered_and_the_answer_is_added(engine, place):
 
 @ours("TaskHandler.__init__")
 def a_handler_is_made_of_an_engine_a_model_and_tools(engine, place):
-    handler = TaskHandler(engine, Brain(World(place / "world")), World(place / "world"))
+    handler = TaskHandler(engine, ScriptedPlanner(Workspace(place / "world")), Workspace(place / "world"))
     assert handler.limits.calls == engine.settings.max_llm_process_num
 
 
@@ -484,7 +484,7 @@ def a_handler_is_made_of_an_engine_a_model_and_tools(engine, place):
 def a_handler_runs_a_task_to_its_end(engine, place):
     (place / "script.json").write_text('["Done."]', "utf-8")
     model = open_model(f"scripted:{place / 'script.json'}", Settings())
-    row = TaskHandler(engine, model, World(place / "world")).handle(Work(key=KEY, request="Fix the basket."))
+    row = TaskHandler(engine, model, Workspace(place / "world")).handle(Work(key=KEY, request="Fix the basket."))
     assert (row.status, row.llm_call_count) == ("completed", 1)
 
 
@@ -521,13 +521,13 @@ def a_queued_task_is_taken_once(engine):
 
 def coordinated(engine, place):
     """A coordinator in front of a run that goes on from an earlier one with a plan."""
-    world = World(place / "world")
+    world = Workspace(place / "world")
     first = plan(action("Read the basket"), goal="Mend the basket")
-    brain = Brain(world, plan=[first], verification=[PASSED], acts={"Read the basket": [DONE]})
-    TaskHandler(engine, brain, world, planning=True).handle(Work(key=KEY, request="Mend the basket."))
+    planner = ScriptedPlanner(world, plan=[first], verification=[PASSED], acts={"Read the basket": [DONE]})
+    TaskHandler(engine, planner, world, planning=True).handle(Work(key=KEY, request="Mend the basket."))
     task = engine.start(KEY, tools=world.schemas)
     task.add("user", "Mend the basket.")
-    coordinator = PlanningCoordinator(Loop(task, brain, world), engine)
+    coordinator = PlanningCoordinator(Loop(task, planner, world), engine)
     coordinator._inherit()
     return task, coordinator
 

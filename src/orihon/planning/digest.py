@@ -7,7 +7,7 @@ ends. Every text from a run stands on one line.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -52,7 +52,7 @@ TOPIC_KINDS: dict[Topic, str] = {
 def make_digest(run: Run, language: str) -> list[Section]:
     """Return the sections of a run: its plan, how it went, its verification, and what the next run should do."""
     words, lessons = words_in(language), learn([run])
-    failures = [f"  {describe(item, words, label=False)}" for item in _select(lessons, "failure")]
+    failures = [f"  {describe(item, words, label=False)}" for item in lessons if item.topic == "failure"][:MAX_LINES]
     sections = [
         (PLAN, "plan", OUTLINE, _describe_plan(run, words)),
         (PLAN, "plan", DETAIL, _describe_goal(run, words)),
@@ -73,9 +73,13 @@ def make_digest(run: Run, language: str) -> list[Section]:
     return [section for section in made if section.lines]
 
 
-def describe_all(lessons: Iterable[Lesson], words: Words, *topics: Topic) -> list[str]:
+def describe_all(lessons: Sequence[Lesson], words: Words, *topics: Topic) -> list[str]:
     """Return the lessons of some topics as texts, a few of each."""
-    return [text for topic in topics for item in _select(lessons, topic) if (text := describe(item, words))]
+    lines: list[str] = []
+    for topic in topics:
+        texts = (describe(item, words) for item in lessons if item.topic == topic)
+        lines += islice(filter(None, texts), MAX_LINES)
+    return lines
 
 
 def describe(lesson: Lesson, words: Words, *, label: bool = True) -> str:
@@ -101,10 +105,6 @@ def describe(lesson: Lesson, words: Words, *, label: bool = True) -> str:
         prefix = f"{words['helped' if lesson.ok else 'try']}: " if lesson.topic == "failure" else ""
         text += f" → {prefix}{shorten(lesson.remedy, MAX_CHARS)}"
     return f"{heading}: {text}" if label else text
-
-
-def _select(lessons: Iterable[Lesson], topic: Topic) -> list[Lesson]:
-    return list(islice((item for item in lessons if item.topic == topic), MAX_LINES))
 
 
 def _count_actions(lessons: Iterable[Lesson], words: Words) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from orihon.planning.schema import ReplanType
-
 Words = dict[str, str]
 
 _WORDS: dict[str, tuple[str, str]] = {
@@ -76,32 +74,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "mend": ("Resolve what the verification found: {}", "検証で見つかった問題を解決する: {}"),
 }
 
-_REVISIONS: dict[ReplanType, tuple[str, str]] = {
-    "partial_replan": ("rewrite the remaining actions.", "残りのアクションを作り直してください。"),
-    "plan_revision": (
-        "change what the last action has shown to be wrong.",
-        "直前のアクションで誤りと判明した部分を変更してください。",
-    ),
-    "action_regeneration": (
-        "rewrite all actions for the same subtasks.",
-        "サブタスクはそのままで、すべてのアクションを作り直してください。",
-    ),
-    "task_redecomposition": (
-        "divide the task into new subtasks with new ids, and write their actions.",
-        "タスクを新しい id のサブタスクに分解し直し、そのアクションを作成してください。",
-    ),
-    "goal_revision": (
-        "reconsider the goal, then write new subtasks with new ids and their actions.",
-        "目標を見直したうえで、新しい id のサブタスクとそのアクションを作成してください。",
-    ),
-    "full_replan": (
-        "start over: write the goal, the subtasks with new ids, and their actions.",
-        "目標、新しい id のサブタスク、そのアクションを最初から作り直してください。",
-    ),
-}
-
 
 def words_in(language: str) -> Words:
     """Return the words of a language; English for a language without any."""
     column = 1 if language == "ja" else 0
-    return {name: pair[column] for name, pair in (_WORDS | _REVISIONS).items()}
+    return {name: pair[column] for name, pair in _WORDS.items()}

@@ -66,7 +66,8 @@ class PromptBuilder:
 
     def ask_for_revision(self, plan: Plan, number: int, kind: ReplanType, advice: str) -> str:
         """Return the prompt for a new plan, or for a part of one."""
-        what = self.words.get(kind, self.words["plan_revision"])
+        instructions = dict(line.split(": ", 1) for line in self._fill("revisions").splitlines())
+        what = instructions.get(kind, instructions["plan_revision"])
         return self._fill("revise", make_form("revision"), **self._state(plan, number, advice), what=what)
 
     def ask_for_verification(self, plan: Plan, placeholders: Sequence[str]) -> str:
