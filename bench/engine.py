@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import orihon
 from bench.messages import passage, reply
 from orihon.settings.schema import ContextStorage, Settings
-from orihon.stores.files import open_directory, replace_file, swap_file
+from orihon.stores.files import open_directory, replace_file
 from orihon.task_key import TaskKey
 
 TURNS = int(os.environ.get("BENCH_TURNS", "5000"))
@@ -125,7 +125,7 @@ class _Disk:
     def turn(self) -> float:
         began = time.perf_counter()
         for _ in range(4):
-            swap_file("state.json", b"x" * STATE_BYTES, self._folder)
+            replace_file("state.json", b"x" * STATE_BYTES, self._folder, durable=False)
         for file in self._lists:
             file.write(b"x" * RESULT_CHARS)
             if self._synced:

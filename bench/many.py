@@ -26,7 +26,7 @@ from orihon.records import Event, Message, Metadata, Record, Status, Summary, Ta
 from orihon.stores import open_store
 from orihon.stores.base import FORMAT, LISTS
 from orihon.stores.jsonl.layout import DIRECTORIES, encode_handoff, encode_metadata, encode_state
-from orihon.stores.jsonl.message_index import MessageIndex, entry_of
+from orihon.stores.jsonl.message_index import MessageIndex, make_entry
 from orihon.stores.sql import rows
 from orihon.stores.sql.sqlite import TABLES
 from orihon.task_key import TaskKey
@@ -189,7 +189,7 @@ def _index(index: MessageIndex, log: bytes, messages: list[Message]) -> None:
     offset = tokens = 0
     for message, line in zip(messages, log.splitlines(), strict=True):
         tokens += message.tokens
-        index.add(entry_of(line, offset, message.seq, tokens))
+        index.add(make_entry(line, offset, message.seq, tokens))
         offset += len(line) + 1
     index.flush()
 

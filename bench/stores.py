@@ -24,7 +24,7 @@ from orihon.records import Message, Metadata, TaskRow
 from orihon.stores import open_store
 from orihon.stores.base import FORMAT, Lease, Query
 from orihon.stores.jsonl.line_reader import PlainSource
-from orihon.stores.jsonl.message_index import MessageIndex, rebuild
+from orihon.stores.jsonl.message_index import MessageIndex, fill_index
 from orihon.stores.sql import rows
 from orihon.task_key import TaskKey
 
@@ -167,7 +167,7 @@ def _flat(place: Path) -> None:
     print(f"- append p50 at 1,000: {early * 1e6:.1f} µs, at {MANY:,}: {late * 1e6:.1f} µs, ratio {late / early:.2f}")
     script = (
         "import sys, time; from orihon.stores import open_store; from orihon.records import Message\n"
-        "import orihon.stores.jsonl.store, orihon.stores.jsonl.lease\n"
+        "import orihon.stores.jsonl.store\n"
         "t=time.perf_counter(); s=open_store(sys.argv[1]); l=s.lease(sys.argv[2])\n"
         "assert len(list(s.read(sys.argv[2], Message, first=-20))) == 20\n"
         "print((time.perf_counter()-t)*1000)"
@@ -178,7 +178,7 @@ def _flat(place: Path) -> None:
     with log.open("rb") as file, tempfile.TemporaryFile() as empty, tempfile.TemporaryFile() as new:
         source = PlainSource(file.fileno())
         began = time.perf_counter()
-        rebuild(MessageIndex(empty.fileno()), MessageIndex(new.fileno()), source, source.size, lambda *_: None)
+        fill_index(MessageIndex(new.fileno()), MessageIndex(empty.fileno()), source, source.size, lambda *_: None)
         seconds = time.perf_counter() - began
     print(f"- rebuild of its index ({source_size(log)}): {log.stat().st_size / seconds / 1e6:,.0f} MB/s")
     big = place / "big.jsonl"
@@ -189,7 +189,7 @@ def _flat(place: Path) -> None:
     with big.open("rb") as file, tempfile.TemporaryFile() as empty, tempfile.TemporaryFile() as new:
         source = PlainSource(file.fileno())
         began = time.perf_counter()
-        rebuild(MessageIndex(empty.fileno()), MessageIndex(new.fileno()), source, source.size, lambda *_: None)
+        fill_index(MessageIndex(new.fileno()), MessageIndex(empty.fileno()), source, source.size, lambda *_: None)
         seconds = time.perf_counter() - began
     print(f"- rebuild of an index of 40,000 messages of 3.7 kB: {big.stat().st_size / seconds / 1e6:,.0f} MB/s")
 

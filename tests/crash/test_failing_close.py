@@ -208,7 +208,7 @@ def test_a_sync_that_fails_at_the_end(number, tmp_path):
 def break_one(kind, url, task):
     """Take away what one task needs in order to be closed."""
     if kind == "jsonl":
-        (task.lease.store.path_of(task.uuid) / ".lock").unlink()
+        (task.lease.store.task_path(task.uuid) / ".lock").unlink()
     elif kind == "sqlite":
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute("UPDATE tasks SET fence = fence + 1 WHERE uuid = ?", (task.uuid,))
@@ -238,7 +238,7 @@ def test_one_of_several_leases(broken, tmp_path):
     store = open_store(tmp_path / "contexts")
     tasks = [a_task(number) for number in range(1, 4)]
     leases = [store.lease(task.uuid, create=task) for task in tasks]
-    (store.path_of(tasks[broken].uuid) / ".lock").unlink()
+    (store.task_path(tasks[broken].uuid) / ".lock").unlink()
     with pytest.raises(LeaseLost):
         store.close()
     assert_closed(*leases)

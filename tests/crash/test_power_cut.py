@@ -75,6 +75,7 @@ def assert_survived(place, evidence):
         row = store.row(UUID)
         assert row.status in set(statuses(evidence.last))
         assert all(getattr(row, name) >= value for name, value in counters(evidence.counted).items())
+        assert all(getattr(row, name) <= value for name, value in counters(evidence.last + 1).items())
         with store.lease(UUID) as lease:
             lease.append(a_message("step 999 after the cut"))
             lease.sync()

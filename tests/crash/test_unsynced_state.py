@@ -1,6 +1,5 @@
-"""`state.json` is not synced in every turn: what a power cut may leave of it, and what is made of that."""
+"""`state.json` is synced when the status changes, not in every turn: what a power cut may leave, and what follows."""
 
-import json
 import os
 
 import pytest
@@ -10,8 +9,6 @@ from orihon.errors import OutcomeUnknown
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.stores.files import replace_file
-from orihon.stores.jsonl.layout import KEPT
 from orihon.testing.contract import a_message, a_task
 from orihon.testing.faults import Faults
 from support.replies import KEY, TOOLS, calling, turn
@@ -25,116 +22,104 @@ def place(tmp_path):
     return tmp_path / "contexts"
 
 
-def torn(place, how, where="running"):
-    """The state as a power cut may leave it."""
+def tear(place, how, where="running"):
+    """Leave the state as a power cut may leave it."""
     file = place / where / TASK.uuid / "state.json"
     file.write_bytes(TORN[how](file.read_bytes()))
-    return file
 
 
-def row_of(place) -> TaskRow:
+def read_row(place) -> TaskRow:
     with open_store(place) as store:
         return store.row(TASK.uuid)
 
 
-def forget_rows(place):
-    for file in place.glob("tasks.db*"):
-        file.unlink()
+def count_syncs(work):
+    """Return how often a call syncs."""
+    calls = []
+    with Faults(watch=lambda name, *_: calls.append(name)):
+        work()
+    return calls.count("fsync")
 
 
 @pytest.mark.parametrize("how", TORN)
-def test_the_state_of_the_last_change_of_status_is_still_there(place, how):
-    """Without a table, too: status and counters are those that were promised to last."""
-    with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
-        lease.update(add={"llm_call_count": 3}, status="paused")
-        lease.update(status="running", add={"llm_call_count": 4})
-        lease.update(add={"llm_call_count": 1}, last_activity="llm_reply")
-    torn(place, how)
-    forget_rows(place)
-    row = row_of(place)
-    assert (row.status, row.llm_call_count) == ("running", 7)
-
-
-@pytest.mark.parametrize("how", TORN)
-def test_a_newer_row_says_more(place, how):
-    """The table had it all, as it nearly always has."""
+def test_the_table_decides(place, how):
+    """The row has the counters, too."""
     with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
         lease.update(add={"llm_call_count": 8}, last_activity="llm_reply")
-    torn(place, how)
-    assert row_of(place).llm_call_count == 8
+    tear(place, how)
+    row = read_row(place)
+    assert (row.status, row.llm_call_count) == ("running", 8)
 
 
-@pytest.mark.parametrize("newer_first", [True, False])
-def test_a_state_of_two_halves_is_none(place, newer_first):
-    """A disk writes sector by sector: the beginning of one state with the end of another is noticed."""
-    file = place / "running" / TASK.uuid / "state.json"
+@pytest.mark.parametrize("how", TORN)
+def test_without_a_table_the_directory_decides(place, how):
+    """A change of status moved the task and synced the move; the counters are lost."""
     with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
-        halves = []
-        for count in (5, 1):
-            lease.update(add={"llm_call_count": count}, last_activity="llm_reply")  # of one length
-            halves.append(file.read_bytes())
-    first, second = reversed(halves) if newer_first else halves
-    file.write_bytes(first[:512] + second[512:])
-    assert json.loads(file.read_bytes())["llm_call_count"] == (6 if newer_first else 5)
-    assert row_of(place).llm_call_count == 6  # as the table says, which is newer than what was kept
-    forget_rows(place)
-    file.write_bytes(first[:512] + second[512:])
-    assert row_of(place).llm_call_count == 0
+        lease.update(status="paused", add={"llm_call_count": 3})
+    tear(place, how, where="paused")
+    for file in place.glob("tasks.db*"):
+        file.unlink()
+    row = read_row(place)
+    assert (row.status, row.llm_call_count) == ("paused", 0)
 
 
-def test_the_end_of_a_lease_lasts(place):
-    """Whoever takes the task next keeps what the one before had counted."""
+def test_a_row_of_another_status_is_not_believed(place):
+    """The table was not synced with the move: the directory is newer."""
     with open_store(place) as store:
-        with store.lease(TASK.uuid, create=TASK) as lease:
-            lease.update(add={"llm_call_count": 8})
-        with store.lease(TASK.uuid) as lease:
-            lease.update(add={"llm_call_count": 1})
-    torn(place, "zeros")
-    forget_rows(place)
-    assert row_of(place).llm_call_count == 8
+        with store.lease(TASK.uuid, create=TASK):
+            pass
+        store.database.change("UPDATE tasks SET status = 'paused'")
+    tear(place, "empty")
+    assert read_row(place).status == "running"
 
 
-@pytest.mark.parametrize("status", ["completed", "stopped", "failed"])
-def test_a_task_that_ended_needs_no_second_state(place, status):
-    """Its state is on the disk whenever it changes."""
-    with open_store(place) as store:
-        with store.lease(TASK.uuid, create=TASK) as lease:
-            assert (place / "running" / TASK.uuid / KEPT).exists()
-            lease.update(status=status)
-        synced = []
-        with Faults(watch=lambda name, *_: synced.append(name)), store.lease(TASK.uuid) as lease:
-            synced.clear()
-            lease.update(kept=True)
-            assert "fsync" in synced
-    assert not (place / "completed" / TASK.uuid / KEPT).exists()
-    assert row_of(place).kept
-
-
-def test_a_change_of_status_that_failed_by_half_does_not_come_back(place, monkeypatch):
-    """The disk was full when the second file was written; what is said afterwards holds."""
-    kept = place / "running" / TASK.uuid / KEPT
-
-    def full(name, *args, **options):
-        if name == KEPT:
-            raise OSError(28, "No space left on device")
-        replace_file(name, *args, **options)
-
+@pytest.mark.parametrize("status", ["paused", "completed", "stopped", "failed"])
+def test_a_change_of_status_is_synced(place, status):
+    """Ordinary changes are not; those of an ended task are."""
     with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
-        with monkeypatch.context() as patch:
-            patch.setattr("orihon.stores.jsonl.layout.replace_file", full)
-            with pytest.raises(OutcomeUnknown, match="may not last: No space left"):
-                lease.update(status="paused")
-        before = kept.read_bytes()
-        lease.update(add={"llm_call_count": 2})
-        assert kept.read_bytes() != before
-        assert b'"status": "running"' in kept.read_bytes()
-        lease.update(add={"llm_call_count": 2})
-        assert b'"llm_call_count": 2,' in kept.read_bytes()  # only the first one had to last
-    assert row_of(place).status == "running"
+        lease.sync()
+        assert count_syncs(lambda: lease.update(add={"llm_call_count": 1})) == 0
+        assert count_syncs(lambda: lease.update(status=status)) >= 2  # the file and the directory
+        assert bool(count_syncs(lambda: lease.update(kept=True))) == (status != "paused")
+    assert read_row(place).kept
+
+
+def test_the_end_of_a_lease_is_synced(place):
+    """The next holder starts from all that the last one counted."""
+    synced = []
+    with open_store(place) as store:
+        lease = store.lease(TASK.uuid, create=TASK)
+        lease.update(add={"llm_call_count": 8})
+        inode = (place / "running" / TASK.uuid / "state.json").stat().st_ino
+        with Faults(watch=lambda name, args, _: synced.append(os.fstat(args[0]).st_ino) if name == "fsync" else None):
+            lease.close()
+    assert inode in synced
+
+
+def test_a_change_of_status_that_failed_half_way_does_not_come_back(place, monkeypatch):
+    """The state was replaced, but its directory could not be synced: the next state is synced, whatever it says."""
+    with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
+        lease.sync()
+        state = place / "running" / TASK.uuid / "state.json"
+        fsync, failed = os.fsync, []
+
+        def fail_once(fd):
+            if b"paused" in state.read_bytes() and not failed:
+                failed.append(fd)
+                raise OSError(5, "Input/output error")
+            fsync(fd)
+
+        with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown, match="may not survive"):
+            patch.setattr("os.fsync", fail_once)
+            lease.update(status="paused")
+        assert count_syncs(lambda: lease.update(add={"llm_call_count": 2})) == 2
+        assert count_syncs(lambda: lease.update(add={"llm_call_count": 2})) == 0
+    row = read_row(place)
+    assert (row.status, row.llm_call_count) == ("running", 4)
 
 
 def test_a_turn_waits_for_three_lists_and_nothing_else(place):
-    """Messages, tools and events: before the model is asked, what it will answer to is on the disk."""
+    """Messages, tools and events are on disk before the model is asked."""
     with orihon.open(place, settings=Settings()) as engine, engine.start(KEY, tools=TOOLS) as task:
         task.add("user", "Fix the basket.")
         for number in range(3):
@@ -143,11 +128,11 @@ def test_a_turn_waits_for_three_lists_and_nothing_else(place):
         with Faults(watch=lambda name, *_: calls.append(name)):
             turn(task, calling(("read_file", {"path": "last.py"})), ["text"])
         assert calls.count("fsync") == 3
-        assert calls.count("link") == 4  # of `state.json`, before and after the model and the tool
+        assert calls.count("replace") == 4  # of `state.json`, before and after the model and the tool
 
 
-def test_lists_are_on_their_way_together(place, monkeypatch):
-    """The disk has begun with all of them before it is waited for; a hint that it does not take is no error."""
+def test_lists_are_written_to_the_disk_together(place, monkeypatch):
+    """The disk begins with all of them before it is waited for; a hint that it does not take is no error."""
     steps = []
     fsync = os.fsync
     monkeypatch.setattr("os.fsync", lambda fd: steps.append("wait") or fsync(fd))
@@ -160,10 +145,10 @@ def test_lists_are_on_their_way_together(place, monkeypatch):
         task.lease.sync()
         assert steps == ["begin"] * 3 + ["wait"] * 3
 
-        def refused(*_):
+        def refuse(*_):
             raise OSError(22, "Invalid argument")
 
-        monkeypatch.setattr("os.posix_fadvise", refused)
+        monkeypatch.setattr("os.posix_fadvise", refuse)
         task.add("user", "Go on.")
         steps.clear()
         task.lease.sync()
@@ -175,6 +160,22 @@ def test_messages_are_safe_whatever_became_of_the_state(place):
     with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
         lease.append(a_message("before the cut"))
         lease.sync()
-    torn(place, "empty")
+    tear(place, "empty")
     with open_store(place) as store, store.lease(TASK.uuid) as lease:
         assert lease.append(a_message("after it")) == 2
+
+
+def test_second_states_of_earlier_versions_are_removed(place):
+    """They kept a copy of the state and a spare file; both mean nothing any more."""
+    with open_store(place) as store, store.lease(TASK.uuid, create=TASK) as lease:
+        lease.update(add={"llm_call_count": 8})
+    folder = place / "running" / TASK.uuid
+    state = (folder / "state.json").read_bytes()
+    (folder / "state.json").write_bytes(state.replace(b"\n}", b',\n  "end_of": "2024-01-01T00:00:00.000000Z"\n}'))
+    for name in (".state.json", ".state.json.spare", ".state.json.spare.new"):
+        (folder / name).write_bytes(state.replace(b"running", b"paused"))
+    with open_store(place) as store:
+        assert store.row(TASK.uuid).llm_call_count == 8
+        store.lease(TASK.uuid).close()
+        assert store.row(TASK.uuid).status == "running"
+    assert not list(folder.glob(".state*"))

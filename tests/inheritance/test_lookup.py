@@ -70,7 +70,7 @@ def test_a_missing_run_is_a_sentence(store):
 def test_a_directory_that_was_cleaned_up_leaves_summary_and_outline(files):
     """The row is searched, and the answer says that no more is left."""
     uuid = a_run(files, records=a_plan())
-    shutil.rmtree(files.path_of(uuid))
+    shutil.rmtree(files.task_path(uuid))
     answer = consult(files, uuid, "division")
     assert "Only its summary and the outline of its plan were kept." in answer
     assert "[outline]" in answer
@@ -80,7 +80,7 @@ def test_a_directory_that_was_cleaned_up_leaves_summary_and_outline(files):
 def test_the_block_has_its_plan_when_the_directory_was_cleaned_up(files):
     """The outline in the row gives the sections of the specification."""
     uuid = a_run(files, records=a_plan(), summary="Done.")
-    shutil.rmtree(files.path_of(uuid))
+    shutil.rmtree(files.task_path(uuid))
     options = {"settings": ContextInheritance(), "user": None, "now": NOW, "language": "en"}
     text = prepare(files, KEY, counter=counter("estimate"), context_length=128_000, **options).text
     assert re.findall("^## (.*)$", text, re.MULTILINE) == [
@@ -96,7 +96,7 @@ def test_the_block_has_its_plan_when_the_directory_was_cleaned_up(files):
 def test_damaged_files_are_searched_as_far_as_they_can_be_read(files):
     """A bad line is left out, and the answer says so if a file is not a file."""
     uuid = a_run(files, records=a_plan(), handoff=None)
-    path = files.path_of(uuid) / "tools.jsonl"
+    path = files.task_path(uuid) / "tools.jsonl"
     path.write_bytes(b"garbage\n" + path.read_bytes())
     assert "[tool 2]" in consult(files, uuid, "ConnectionRefusedError")
     path.unlink()

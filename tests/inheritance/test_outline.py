@@ -131,7 +131,7 @@ def test_calls_that_cannot_be_read_lose_only_the_tools(tmp_path):
     with open_store(str(tmp_path / "s"), Options(durability="os")) as files:
         uuid = a_run(files, records=[a_call("read")])
         row = files.row(uuid)
-        shutil.rmtree(files.path_of(uuid))
+        shutil.rmtree(files.task_path(uuid))
         outline = msgspec.json.decode(make_outline(files, row, {"sections": SECTIONS}))
     assert (outline["sections"], outline["tools"]) == (SECTIONS, [])
 

@@ -182,7 +182,7 @@ def test_7_1_file_damaged_is_skipped(files, caplog):
     """A run whose summaries are garbage is skipped with a warning, and the next older one is used."""
     good = a_run(files, at="2024-01-10T00:00:00.000000Z")
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
-    path = files.path_of(broken) / "summaries.jsonl"
+    path = files.task_path(broken) / "summaries.jsonl"
     path.write_bytes(b"\x00\xff garbage \xfe" * 50 + b"\n")
     result = found(files)
     assert result.previous.uuid == good
@@ -194,14 +194,14 @@ def test_7_1_file_damaged_is_skipped(files, caplog):
 def test_7_1_file_damaged_and_no_other_run_is_a_new_task(files):
     """If the damaged run was the only one, the task starts as a new one."""
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
-    (files.path_of(broken) / "summaries.jsonl").write_bytes(b"garbage\n")
+    (files.task_path(broken) / "summaries.jsonl").write_bytes(b"garbage\n")
     assert inherited(files) is None
 
 
 def test_7_1_file_torn_is_skipped(files):
     """A summary whose line was torn by a crash does not count."""
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
-    path = files.path_of(broken) / "summaries.jsonl"
+    path = files.task_path(broken) / "summaries.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     assert inherited(files) is None
     assert reason(files) == "It has no final summary."
@@ -210,7 +210,7 @@ def test_7_1_file_torn_is_skipped(files):
 def test_7_1_file_unreadable_is_skipped(files):
     """A directory in place of a file, or a link in place of a directory, is skipped."""
     broken = a_run(files, summary=None, records=[a_final("Lost.")])
-    path = files.path_of(broken) / "summaries.jsonl"
+    path = files.task_path(broken) / "summaries.jsonl"
     path.unlink()
     path.mkdir()
     assert inherited(files) is None
@@ -220,7 +220,7 @@ def test_7_1_file_unreadable_is_skipped(files):
 def test_7_1_directory_missing_is_a_new_task(files, caplog):
     """Without a directory and without a summary in the row, the task starts as a new one."""
     gone = a_run(files, summary=None, records=[a_final("Lost.")])
-    shutil.rmtree(files.path_of(gone))
+    shutil.rmtree(files.task_path(gone))
     assert inherited(files) is None
     assert reason(files) == "Its directory is missing."
     assert [record.levelname for record in caplog.records if "skipped" in record.getMessage()] == ["WARNING"] * 2
@@ -229,7 +229,7 @@ def test_7_1_directory_missing_is_a_new_task(files, caplog):
 def test_7_1_directory_missing_but_the_row_has_the_summary(files):
     """The summary in the row is enough."""
     uuid = a_run(files, summary="Kept.")
-    shutil.rmtree(files.path_of(uuid))
+    shutil.rmtree(files.task_path(uuid))
     assert found(files).previous.summary == "Kept."
 
 
@@ -240,7 +240,7 @@ def test_7_1_parse_failure_is_logged_and_skipped(store, caplog):
     if isinstance(store, MemoryStore):
         store.tasks[broken].lists["summaries"][1] = b'{"id": 1, "summary": \n'
     elif hasattr(store, "base"):
-        (store.path_of(broken) / "summaries.jsonl").write_bytes(b'{"id": 1, "summary": \n')
+        (store.task_path(broken) / "summaries.jsonl").write_bytes(b'{"id": 1, "summary": \n')
     elif isinstance(store, PostgresStore):
         spoil = "UPDATE summaries SET line = %s WHERE uuid = %s RETURNING id"
         assert store.server.change(spoil, b'{"id": 1, "summary": ', broken)
@@ -253,7 +253,7 @@ def test_7_1_parse_failure_is_logged_and_skipped(store, caplog):
 def test_7_1_one_bad_line_does_not_hide_a_good_summary(files):
     """The readable lines are used."""
     uuid = a_run(files, summary="", records=[a_final("First.", "rolling"), a_final("Good.")])
-    path = files.path_of(uuid) / "summaries.jsonl"
+    path = files.task_path(uuid) / "summaries.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"garbage\n" + lines[1])
     assert found(files).previous.summary == "Good."

@@ -380,7 +380,7 @@ LOSSES = [
     (repeated_line, "Line 2: the line repeats number 1", "stays in the file"),
     (endless_line, "17,825,792 bytes, more than 16,777,216", "before and after it are still read"),
     (no_blob, "500,000 bytes are lost", "The text in the line is still there"),
-    (changed_blob, "is not what it was when it was stored", "still there"),
+    (changed_blob, "does not match its hash", "still there"),
     (link, "It is a link", "neither creates nor follows"),
     (fifo, "It is a FIFO", "neither creates nor follows"),
     (link_to_a_task, "It is a link", "neither creates nor follows"),

@@ -285,7 +285,7 @@ def test_archives_are_read(opened, tmp_path):
     """A compressed task is searched like any other."""
     with opened("jsonl", tmp_path) as store:
         uuid = task_of(store, "zebra 縞馬")
-        messages = store.path_of(uuid) / "messages.jsonl"
+        messages = store.task_path(uuid) / "messages.jsonl"
         source = PlainSource(os.open(messages, os.O_RDONLY))
         with (messages.parent / "messages.jsonl.gz").open("wb") as packed:
             compress(source, packed.fileno())

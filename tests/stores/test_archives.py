@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from orihon.records import Message, ToolCall
-from orihon.stores.jsonl.line_reader import BLOCK_BYTES, GzipSource, PlainSource, compress, lines_from
+from orihon.stores.jsonl.line_reader import BLOCK_BYTES, GzipSource, PlainSource, compress, read_lines
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing.samples import a_message, a_task, one_of_each
 
@@ -85,7 +85,7 @@ def test_a_seek_unpacks_only_what_it_needs(tmp_path):
     try:
         assert source.size == log.stat().st_size
         os.pread = lambda fd, size, place: read.append(place) or pread(fd, size, place)
-        lines = list(lines_from(source, source.size - 28))
+        lines = list(read_lines(source, source.size - 28))
     finally:
         os.pread = pread
         source.close()

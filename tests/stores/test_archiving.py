@@ -42,7 +42,7 @@ def test_an_archive_is_small_private_and_whole(tmp_path):
     with JsonlStore(tmp_path / "contexts") as store:
         row = ended(store)
         before = everything(store, row.uuid)
-        folder = store.path_of(row.uuid)
+        folder = store.task_path(row.uuid)
         plain = (folder / "messages.jsonl").read_bytes()
         saved = store.archive(row.uuid, fence=row.fence)
         before_bytes, after_bytes = saved
@@ -68,7 +68,7 @@ def test_a_stub_is_three_small_files(tmp_path):
         row = ended(store)
         store.archive(row.uuid, fence=row.fence)
         store.delete(row.uuid, stub=True)
-        folder = store.path_of(row.uuid)
+        folder = store.task_path(row.uuid)
         assert sorted(path.name for path in folder.iterdir()) == ["handoff.json", "metadata.json", "state.json"]
         assert json.loads((folder / "handoff.json").read_text())["summary"] == "It is done."
     assert not [found for found in examine(str(tmp_path / "contexts")) if found.level == "problem"]
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_plain_one(tmp_path):
         with Faults(full), pytest.raises(NotWritten):
             store.archive(row.uuid, fence=row.fence)
         assert everything(store, row.uuid) == before
-        assert not [path for path in store.path_of(row.uuid).rglob("*") if ".new" in path.name]
+        assert not [path for path in store.task_path(row.uuid).rglob("*") if ".new" in path.name]
         store.archive(row.uuid, fence=row.fence)
         assert everything(store, row.uuid) == before
 

@@ -12,7 +12,7 @@ import pytest
 from orihon.records import TaskRow
 from orihon.stores import open_store
 from orihon.stores.base import Order, Query, sum_rows
-from orihon.stores.jsonl import recovery
+from orihon.stores.jsonl import tree
 from orihon.stores.sql.database import SCHEMA_VERSION
 from orihon.stores.sql.rows import COLUMNS, SELECTED, insert
 from orihon.testing.samples import a_message, a_task
@@ -133,7 +133,7 @@ def test_many_completed_tasks_are_not_listed_at_each_open(tmp_path, monkeypatch)
         lambda path, **options: Uncounted(real(path)) if path.name == "completed" else real(path, **options),
     )  # fmt: skip
     listed = []
-    monkeypatch.setattr(recovery.os, "listdir", lambda place: listed.append(place.name) or list(map(str, [])))
+    monkeypatch.setattr(tree.os, "listdir", lambda place: listed.append(place.name) or list(map(str, [])))
     open_store(str(tmp_path)).close()
     assert "completed" not in listed
     (tmp_path / "completed" / "from-a-friend").mkdir()

@@ -19,8 +19,7 @@ import orihon
 from orihon.errors import Conflict, NotFound
 from orihon.records import Event
 from orihon.settings.schema import Settings
-from orihon.stores.jsonl.lease import JsonlLease
-from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.jsonl.store import JsonlLease, JsonlStore
 from orihon.stores.sql import database
 from orihon.stores.sql.sqlite import SqliteStore
 from orihon.stores.sql.sqlite_lease import SqliteLease

@@ -150,7 +150,7 @@ def delete(engine: Engine, uuid: str) -> None:
 def find_checkpoint_directory(store: Store, uuid: str) -> Path:
     """Return the directory for checkpoints: with the task's files, else beside the store, else in the data home."""
     if isinstance(store, JsonlStore):
-        return store.path_of(uuid) / CHECKPOINTS
+        return store.task_path(uuid) / CHECKPOINTS
     if isinstance(store, SqliteStore):
         return store.sidecar_path(CHECKPOINTS) / uuid
     if store.url == "memory:":

@@ -20,7 +20,7 @@ from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Status
 from orihon.stores.base import Query, Totals
 from orihon.stores.files import Refused, directory_handle
-from orihon.stores.jsonl.archive import size_of
+from orihon.stores.jsonl.archive import measure_directory
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.stores.lookup import describe_query
 from orihon.task.lifecycle import ENDED
@@ -118,8 +118,8 @@ def measure_disk(authorized: AuthorizedStore, query: Query, *, on_progress: OnPr
     for row in authorized.rows(query):
         # the task was deleted or moved meanwhile, or its directory is a link, which the doctor reports
         with suppress(NotFound, FileNotFoundError, Refused):
-            with directory_handle(store.path_of(row.uuid)) as directory:
-                size = size_of(directory)
+            with directory_handle(store.task_path(row.uuid)) as directory:
+                size = measure_directory(directory)
             if row.status in ENDED:
                 usage.ended_bytes += size
             else:

@@ -225,8 +225,14 @@ class Evidence:
 
     @property
     def counted(self) -> int:
-        """The last step after which it could not take back what the row counts."""
-        return self._last_of("create", "close")
+        """The last step after which a power cut could not take back what the row counts; -1 if none is known.
+
+        A change of status and the end of a lease are synced. A later change that is not may destroy the counters.
+        """
+        synced = self._last_of("create", "close")
+        later = steps()[synced + 1 : self.last + 2]  # with the step in flight
+        destroyed = any(step.verb in {"lease", "update"} and "status" not in step.changes for step in later)
+        return -1 if destroyed else synced
 
     def _last_of(self, *verbs: str) -> int:
         promised = [step.number for step in steps() if step.verb in verbs or "status" in step.changes]

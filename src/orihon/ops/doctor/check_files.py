@@ -42,12 +42,10 @@ from orihon.stores.files import (
     open_file,
     read_file,
 )
-from orihon.stores.jsonl import lock_file
-from orihon.stores.jsonl.layout import DIRECTORIES, NEW, PLACES, TRASH, decode_row
-from orihon.stores.jsonl.line_reader import Source, whole_size
-from orihon.stores.jsonl.message_index import CHANGED, MessageIndex, rebuild
+from orihon.stores.jsonl.layout import DIRECTORIES, LOCK, NEW, PLACES, TRASH, decode_row, find_place, list_path
+from orihon.stores.jsonl.line_reader import Source, find_end, open_list
+from orihon.stores.jsonl.message_index import CHANGED, MessageIndex, fill_index
 from orihon.stores.jsonl.message_index import NAME as INDEX
-from orihon.stores.jsonl.store import file_of, open_list
 from orihon.stores.sql import rows
 
 LEASE_COLUMNS = frozenset({"lease_owner", "heartbeat_at"})  # in the row, but not in the files
@@ -196,14 +194,14 @@ def _examine_task(store: UnopenedStore, task: TaskLocation, table: TaskTable | N
         return
 
     def check_again() -> list[Finding]:
-        place = store.place_of(task.uuid)  # the repair may have moved it
+        place = find_place(task.base, task.uuid)  # the repair may have moved it
         silent = UnopenedStore(task.base)
         return _check_task(silent, task._replace(place=place), table) if place else []
 
     try:
         yield from repair_and_recheck(findings, lambda: repair_task(store, task.uuid, findings), check_again)
     except OrihonError as error:
-        if store.place_of(task.uuid) != task.place or _is_active(task):
+        if find_place(task.base, task.uuid) != task.place or _is_active(task):
             return  # another process moved or deleted it, and works on it
         yield from findings
         yield problem(task.where, f"It could not be repaired: {error.message}")
@@ -253,7 +251,7 @@ def _check_task_once(store: UnopenedStore, task: TaskLocation, table: TaskTable 
 
 def _check_idle_task(task: TaskLocation, dir_fd: int, table: TaskTable | None) -> Iterator[Finding]:
     """Check that directory, files and row agree, which holds only while the task has no writer."""
-    if exists(lock_file.NAME, dir_fd):
+    if exists(LOCK, dir_fd):
         yield note(f"{task.where}/.lock", "Its holder died without releasing the lease.", fixable=True)
     for place in PLACES:
         if place != task.place and os.path.lexists(task.base / place / task.uuid):
@@ -361,7 +359,7 @@ class _ListCheck:
         ):
             self.blobs = {file.name.removesuffix(".gz") for file in files if file.is_file(follow_symlinks=False)}
         for kind, (name, field) in LISTS.items():
-            where = f"{self.task.where}/{file_of(name, self.task.uuid)}"
+            where = f"{self.task.where}/{list_path(name, self.task.uuid)}"
             try:
                 source = open_list(name, self.task.uuid, self.dir_fd) if field else None
                 if source is not None:
@@ -373,7 +371,7 @@ class _ListCheck:
 
     def _check_list(self, source: Source, kind: type[Record], where: str) -> Iterator[Finding]:
         name, field = LISTS[kind]
-        size, end = source.size, whole_size(source)
+        size, end = source.size, find_end(source)
         self.store.begin_list(end)
         for record in self.store.read(self.task.uuid, kind):
             yield from check_record(record, f"{where}, {name} {getattr(record, field)}", self.blobs.__contains__)
@@ -397,7 +395,7 @@ class _ListCheck:
             stack.callback(os.close, old_fd)
             new_file = stack.enter_context(tempfile.TemporaryFile())
             old, new = MessageIndex(old_fd), MessageIndex(new_file.fileno())
-            rebuild(old, new, log, end, lambda offset, _: changed.append(offset))
+            fill_index(new, old, log, end, lambda offset, _: changed.append(offset))
             is_same = all(map(operator.eq, old.entries(), new.entries()))
             is_garbage = os.fstat(old.fd).st_size > 0 and not old.count and new.count > 0
         for offset in changed:

@@ -22,8 +22,10 @@ from orihon.ops.progress import ProgressCounter
 from orihon.records import TaskRow
 from orihon.stores.base import Options, Problem, Store
 from orihon.stores.files import Refused, open_file
-from orihon.stores.jsonl import lock_file
+from orihon.stores.jsonl.layout import LOCK
+from orihon.stores.jsonl.lock_file import read_holder
 from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.jsonl.tree import TaskTree
 from orihon.stores.sql import rows
 from orihon.stores.sql.database import Database
 
@@ -36,7 +38,7 @@ _PAGE = "SELECT uuid FROM tasks WHERE uuid > ? ORDER BY uuid LIMIT 1000"
 class UnopenedStore(JsonlStore):
     """A store of plain files that is read without being opened, because opening a store repairs it.
 
-    There is a `database` only if the store is `writable`.
+    There are a `database` and a `tree` only if the store is `writable`.
     """
 
     def __init__(self, base: Path, progress: ProgressCounter | None = None, *, writable: bool = False) -> None:
@@ -48,6 +50,7 @@ class UnopenedStore(JsonlStore):
         self._line, self._offset, self._end = 0, -1, 0
         if writable:
             self.database = Database(base / "tasks.db", ("tasks",))
+            self.tree = TaskTree(base, self.database, durable=True, report=self.report)
 
     def begin_list(self, end: int) -> None:
         """Prepare for reading a list whose complete lines end at an offset."""
@@ -88,14 +91,13 @@ class UnopenedStore(JsonlStore):
 def find_holder(dir_fd: int) -> str | None:
     """Return the process that writes the task in a directory; None if there is none, whatever `.lock` says."""
     try:
-        fd = open_file(lock_file.NAME, os.O_RDONLY, dir_fd)
+        fd = open_file(LOCK, os.O_RDONLY, dir_fd)
     except (OSError, Refused):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = lock_file.read(dir_fd)
-        return f"process {holder.process_id} on {holder.hostname}" if holder else "another process"
+        return str(read_holder(dir_fd) or "another process")
     finally:
         os.close(fd)
     return None

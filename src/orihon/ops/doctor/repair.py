@@ -17,24 +17,18 @@ from orihon.stores.base import LISTS
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
-    create_file,
     directory_handle,
     disk_errors,
     exists,
     make_directory,
-    open_file,
     read_file,
 )
 from orihon.stores.jsonl.append_log import AppendLog
-from orihon.stores.jsonl.creation import clear_up
-from orihon.stores.jsonl.layout import PLACES, decode_row, write_state
-from orihon.stores.jsonl.line_reader import whole_size
+from orihon.stores.jsonl.layout import PLACES, decode_row, find_place, find_task, list_path, write_state
+from orihon.stores.jsonl.line_reader import find_end, open_list
 from orihon.stores.jsonl.lock_file import LockFile
 from orihon.stores.jsonl.message_index import NAME as INDEX
-from orihon.stores.jsonl.message_index import MessageIndex, rebuild
-from orihon.stores.jsonl.recovery import load, recover, settle
-from orihon.stores.jsonl.store import file_of, open_list
-from orihon.stores.sql import rows
+from orihon.stores.jsonl.message_index import rebuild_index
 
 FOLDERS = ("planning", "blobs")  # inside the directory of a task
 
@@ -60,15 +54,15 @@ def repair_directories(base: Path) -> None:
     with directory_handle(base) as dir_fd:
         _clean_directory(dir_fd, is_store_file)
     with UnopenedStore(base, writable=True) as store:
-        clear_up(store)
+        store.tree.remove_leftovers()
 
 
 def repair_task(store: UnopenedStore, uuid: str, findings: list[Finding]) -> None:
     """Repair one task. A task that has a writer is left unchanged."""
-    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(store.path_of(uuid)) as dir_fd:
+    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(find_task(store.base, uuid)) as dir_fd:
         if not exists("metadata.json", dir_fd):
-            recover(store, uuid)
-            if store.place_of(uuid) is None:
+            store.tree.recover(uuid)
+            if find_place(store.base, uuid) is None:
                 return  # its creation had only begun
         try:
             lock = LockFile.take(uuid, dir_fd)
@@ -104,7 +98,7 @@ def _clean_directory(dir_fd: int, is_ours: Callable[[str], bool] = bool) -> None
 
 def _repair_state(store: UnopenedStore, uuid: str, dir_fd: int) -> None:
     """Make state, directory and row agree. A state that cannot be read is set aside."""
-    metadata, row = load(store, uuid, dir_fd)
+    metadata, row = store.tree.load(uuid, dir_fd)
     try:
         decode_row(metadata, read_file("state.json", dir_fd))
     except Corrupt:
@@ -112,9 +106,9 @@ def _repair_state(store: UnopenedStore, uuid: str, dir_fd: int) -> None:
     except FileNotFoundError:
         pass
     if not exists("state.json", dir_fd):
-        write_state(row, dir_fd, durable=True, lasting=True)
-    settle(store, uuid, row)
-    store.database.write(lambda connection: rows.insert(connection, row))
+        write_state(row, dir_fd, durable=True)
+    store.tree.move_to_place(row)
+    store.tree.write_row(row)
 
 
 def _repair_tail(name: str, kind: type[Record], uuid: str, dir_fd: int) -> bool:
@@ -123,8 +117,8 @@ def _repair_tail(name: str, kind: type[Record], uuid: str, dir_fd: int) -> bool:
     if source is None:
         return False
     with closing(source):
-        is_torn = source.size > whole_size(source)
-    folder, _, file = file_of(name, uuid).rpartition("/")
+        is_torn = source.size > find_end(source)
+    folder, _, file = list_path(name, uuid).rpartition("/")
     with directory_handle(folder or ".", dir_fd) as folder_fd:
         if is_torn and exists(file, folder_fd):
             AppendLog(file, kind, folder_fd, _ignore).close()
@@ -137,16 +131,7 @@ def _rebuild_index(uuid: str, dir_fd: int) -> None:
     if log is None:
         return
     with closing(log):
-        old = MessageIndex(open_file(INDEX, os.O_RDWR | os.O_CREAT, dir_fd))
-        try:
-            new = MessageIndex(create_file(f".{INDEX}.new", dir_fd))
-            try:
-                rebuild(old, new, log, whole_size(log), _ignore)
-            finally:
-                os.close(new.fd)
-        finally:
-            os.close(old.fd)
-    os.replace(f".{INDEX}.new", INDEX, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        os.close(rebuild_index(dir_fd, log, find_end(log), _ignore).fd)
 
 
 def _ignore(*_: object) -> None:

@@ -15,8 +15,8 @@ from orihon.errors import Corrupt, LeaseHeld, UsageError
 from orihon.ops.doctor.finding import Finding, note, problem
 from orihon.ops.doctor.readonly import TaskTable, find_holder, peek, signature
 from orihon.records import Metadata, TaskRow
-from orihon.stores.files import Refused, directory_handle, exists, read_file, sync_directory
-from orihon.stores.jsonl.layout import KEPT, PLACES, decode_row, row_left
+from orihon.stores.files import Refused, directory_handle, read_file, sync_directory
+from orihon.stores.jsonl.layout import PLACES, decode_row, guess_row
 from orihon.stores.sql import rows
 from orihon.stores.sql.database import SCHEMA_VERSION, Database
 from orihon.stores.validation import validate_task_id
@@ -130,10 +130,9 @@ def _read_row(base: Path, place: str, uuid: str, old: TaskTable | None) -> TaskR
             metadata = codec.decode_line(read_file("metadata.json", dir_fd), Metadata)
             with suppress(OSError, Corrupt, Refused):
                 return decode_row(metadata, read_file("state.json", dir_fd))
-            kept = read_file(KEPT, dir_fd) if exists(KEPT, dir_fd) else b""
     except (OSError, Corrupt, Refused):
         return known
-    return row_left(metadata, place, kept=kept, known=known)
+    return guess_row(metadata, place, known)
 
 
 def _refuse_if_used(base: Path) -> None:

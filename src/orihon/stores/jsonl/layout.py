@@ -1,28 +1,28 @@
-"""`metadata.json`, `state.json` and the row of `tasks.db`: one task said three times, and how one follows from another.
+"""The layout of a task's directory: where it is, the names of its files, and the JSON documents in it.
 
-`metadata.json` never changes. `state.json` holds everything about a task that does, under the names that people know
-from it. Both together give the row, so `tasks.db` can be made again from the files. `handoff.json` says again, for
-people, what a task that ended leaves to the next one; nobody reads it back.
+`metadata.json` never changes. `state.json` holds everything about a task that does. Both together give the row of
+`tasks.db`, which can be rebuilt from them. `handoff.json` repeats for people what an ended task leaves to the next one;
+it is never read back.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from orihon import codec
 from orihon.coerce import decode_json
-from orihon.errors import Corrupt, OutcomeUnknown
-from orihon.records import Metadata, Status, TaskRow
-from orihon.stores.files import drop_spares, replace_file, swap_file
-
-KEPT = ".state.json"
-END = "end_of"
-BLOCK = 1024  # bytes
+from orihon.errors import Corrupt, NotFound
+from orihon.records import Metadata, Record, Status, TaskRow
+from orihon.stores.base import LISTS
+from orihon.stores.files import disk_errors, open_directory, replace_file
+from orihon.stores.validation import validate_task_id
 
 DIRECTORIES: dict[Status, str] = {
     "pending": "pending",
@@ -33,7 +33,11 @@ DIRECTORIES: dict[Status, str] = {
     "failed": "completed",
 }
 PLACES = tuple(dict.fromkeys(DIRECTORIES.values()))
-NEW, TRASH = ".new-", ".deleted-"  # the beginning of the name of a task that is being created or deleted
+NEW, TRASH = ".new-", ".deleted-"  # prefixes of directories that are being created or deleted
+LOCK = ".lock"
+STUB = frozenset({"metadata.json", "state.json", "handoff.json", LOCK})  # what is left of a task that was cut down
+OLD_STATES = (".state.json", ".state.json.spare", ".state.json.spare.new")  # of earlier versions
+KINDS: dict[str, type[Record]] = {name: kind for kind, (name, _) in LISTS.items()}
 
 _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
@@ -44,46 +48,68 @@ _FIELDS = (
     *("summarised_tokens", "summary_tokens"),
 )
 _NAMES = tuple(_OLD_NAMES.get(name, name) for name in _FIELDS)
-_values_of = attrgetter(*_FIELDS)
+_get_values = attrgetter(*_FIELDS)
 
 
-def write_state(row: TaskRow, directory: int, *, durable: bool, lasting: bool) -> bool:
-    """Put `state.json` in place of the one before; whether it lasts.
+def find_place(base: Path, uuid: str) -> str | None:
+    """Return the name of the directory that a task is in. It may be moving, so there are two tries."""
+    for _ in range(2):
+        for place in PLACES:
+            if os.path.lexists(base / place / uuid):
+                return place
+    return None
 
-    It changes four times in a turn, and nobody waits for the disk each time: a power cut may leave an older one. What
-    must last, a status above all, is synced where that is wanted, and kept under a second name until the next such one.
-    The state of a task that ended always lasts, and needs no second name.
+
+def find_task(base: Path, uuid: str) -> Path:
+    """Return the directory of a task; raise NotFound if there is none."""
+    place = find_place(base, validate_task_id(uuid))
+    if place is None:
+        raise NotFound(kind="task", id=uuid)
+    return base / place / uuid
+
+
+def open_task(base: Path, uuid: str) -> int:
+    """Return a descriptor of the directory of a task, which stays valid when the task moves."""
+    for _ in range(3):
+        path = find_task(base, uuid)
+        with disk_errors(f"Task {uuid} cannot be opened"), suppress(FileNotFoundError):
+            return open_directory(path)  # or it moved in between
+    raise NotFound(kind="task", id=uuid)
+
+
+@contextmanager
+def task_directory(base: Path, uuid: str) -> Iterator[int]:
+    """Open the directory of a task for the time of a block."""
+    directory = open_task(base, uuid)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def list_path(name: str, uuid: str) -> str:
+    """Return the path of a list, relative to the task's directory."""
+    if name == "metadata":
+        return "metadata.json"
+    return f"planning/{uuid}.jsonl" if name == "planning" else f"{name}.jsonl"
+
+
+def write_state(row: TaskRow, directory: int, *, durable: bool) -> None:
+    """Replace `state.json`.
+
+    It changes four times in a turn, and a turn does not wait for the disk each time: without `durable`, a power cut may
+    leave an older state or none that can be read. `TaskTree.load` then takes the row of `tasks.db`.
     """
-    state, ended = encode_state(row), DIRECTORIES[row.status] == "completed"
-    if not lasting and not ended:
-        swap_file("state.json", _padded(state), directory)
-        return False
-    drop_spares("state.json", directory)  # they are older than what is to last
-    replace_file("state.json", state, directory, durable=durable and ended, whole=durable)
-    if ended:
-        with suppress(OSError):  # nobody reads it where the state can be read, and that is on the disk
-            os.unlink(KEPT, dir_fd=directory)
-    else:
-        try:
-            replace_file(KEPT, state, directory, durable=durable)
-        except OSError as error:
-            raise OutcomeUnknown(f"state.json was written, but may not last: {error.strerror}.") from error
-    return True
+    replace_file("state.json", encode_state(row), directory, durable=durable)
 
 
 def encode_state(row: TaskRow) -> bytes:
-    """`state.json`, for people: one line per field, and at the end which state it is the end of."""
-    fields = dict(zip(_NAMES, _values_of(row), strict=True), **{END: row.updated_at})
-    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
-
-
-def _padded(state: bytes) -> bytes:
-    """As long as most others, so that a power cut cannot leave the length of one with the bytes of another."""
-    return state[:-1].ljust(-(-len(state) // BLOCK) * BLOCK - 1) + b"\n"
+    """Return `state.json`, one line per field."""
+    return _encode_document(dict(zip(_NAMES, _get_values(row), strict=True)))
 
 
 def encode_handoff(row: TaskRow) -> bytes:
-    """`handoff.json`, for people: what the next task on the same thing is told."""
+    """Return `handoff.json`: what the next task on the same key inherits."""
     try:
         outline = decode_json(row.handoff or "null")
     except ValueError:
@@ -95,36 +121,32 @@ def encode_handoff(row: TaskRow) -> bytes:
         "summary": row.final_summary,
         "outline": outline,
     }
-    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+    return _encode_document(fields)
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
-    """`metadata.json`, for people."""
+    """Return `metadata.json`."""
     return msgspec.json.format(codec.encode(metadata), indent=2) + b"\n"
 
 
-def row_left(metadata: Metadata, place: str, *, kept: bytes, known: TaskRow | None) -> TaskRow:
-    """The row of a task whose state cannot be read: as it was kept, or newer in the table, or what its place says."""
-    with suppress(Corrupt):
-        row = decode_row(metadata, kept)
-        if known is not None and known.status == row.status and (known.updated_at or "") > (row.updated_at or ""):
-            return known
-        return row
-    if known is not None and DIRECTORIES[known.status] == place:
-        return known
-    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
-    return TaskRow.new(metadata, status)
+def _encode_document(fields: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
 def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
-    """The row that the two files stand for; Corrupt when the state cannot be read."""
+    """Return the row that both documents stand for; raise Corrupt if the state cannot be read."""
     try:
         fields: dict[str, Any] = decode_json(state, type=dict[str, Any])
-        if fields.get(END, fields.get("updated_at")) != fields.get("updated_at"):
-            raise ValueError("its end belongs to another state")  # noqa: TRY301 - a disk writes sector by sector
         names = dict(zip(_NAMES, _FIELDS, strict=True))
         known = {names[name]: value for name, value in fields.items() if name in names and value is not None}
-        changed = msgspec.to_builtins(TaskRow.new(metadata, known["status"])) | known
-        return msgspec.convert(changed, TaskRow)
+        return msgspec.convert(msgspec.to_builtins(TaskRow.new(metadata, known["status"])) | known, TaskRow)
     except (ValueError, KeyError) as error:
         raise Corrupt(f"state.json of {metadata.uuid} cannot be read: {error}.", where="state.json") from error
+
+
+def guess_row(metadata: Metadata, place: str, row: TaskRow | None) -> TaskRow:
+    """Return the row of a task without a readable state: that of `tasks.db`, else one for the task's directory."""
+    if row is not None and DIRECTORIES[row.status] == place:
+        return row
+    status: Status = "failed" if place == "completed" else place  # type: ignore[assignment]
+    return TaskRow.new(metadata, status)

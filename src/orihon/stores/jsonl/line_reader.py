@@ -1,9 +1,8 @@
-"""Lines out of a file, plain or compressed, from any place in it, in bounded memory.
+"""Read lines from a file, plain or compressed, from any offset, in bounded memory.
 
-A compressed list is a gzip file of many members, each of about 256 kB and ending with a whole line. `zcat` and `zgrep`
-read it as any other. Each member says in its header how long it is, so that a reader can hop from one to the next and
-unpack only what it needs; offsets mean the same as in the plain file. A gzip file made by somebody else is unpacked
-once to a temporary file.
+A compressed list is a gzip file of many members, each of about 256 kB and ending with a complete line. `zcat` and
+`zgrep` read it like any other. The header of each member says how long it is, so a reader skips to the member that it
+needs; offsets mean the same as in the plain file. A gzip file of another program is decompressed to a temporary file.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ import tempfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 from orihon.codec import MAX_LINE_BYTES
 from orihon.errors import Corrupt
-from orihon.stores.files import write_all
+from orihon.stores.files import exists, open_directory, open_file, write_all
+from orihon.stores.jsonl.layout import list_path
 
 BLOCK_BYTES = 256 * 1024
-PIECE_BYTES = 64 * 1024  # that are read at once
-FIRST_PIECE_BYTES = 16 * 1024  # a reader who wants a few lines should not wait for many
+CHUNK_BYTES = 64 * 1024  # that are read at once
+FIRST_CHUNK_BYTES = 16 * 1024  # a reader of a few lines should not wait for many
 
 # magic, deflate, "has extra field"; no time, no system; 12 bytes of extra field, of ours, 8 bytes long
 _HEADER = struct.Struct("<4sI2sHccHII")
@@ -34,7 +34,7 @@ _TRAILER = struct.Struct("<II")
 
 
 class Line(NamedTuple):
-    """A line without its newline; `data` is None when it is too long to be read."""
+    """A line without its newline; `data` is None if it is too long to be read."""
 
     offset: int
     length: int
@@ -42,17 +42,17 @@ class Line(NamedTuple):
 
 
 class Source(Protocol):
-    """Bytes that can be read from any place."""
+    """Bytes that can be read at any offset."""
 
     @property
     def size(self) -> int:
-        """How many there are now."""
+        """The number of bytes now."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Some of them; fewer at the end."""
+        """Return some bytes; fewer at the end."""
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 class PlainSource:
@@ -78,36 +78,37 @@ class GzipSource:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._starts: list[int] = []  # in plain bytes
-        self._members: list[tuple[int, int, int]] = []  # place and length in the file, and plain length
+        self._members: list[tuple[int, int, int]] = []  # offset and length in the file, and plain length
         self._cached: tuple[int, bytes] = (-1, b"")
-        self.size = self._hop()
+        self.size = self._read_headers()
 
-    def _hop(self) -> int:
-        place, plain = 0, 0
-        while header := os.pread(self.fd, _HEADER.size, place):
-            magic, _, _, _, one, two, _, length, size = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
-            if magic != _MAGIC or (one, two) != _OURS or length <= _HEADER.size + _TRAILER.size:
-                raise Corrupt("A member of a compressed list is not where it should be.", where=f"byte {place}")
+    def _read_headers(self) -> int:
+        """Find all members; return the plain size."""
+        offset, plain = 0, 0
+        while header := os.pread(self.fd, _HEADER.size, offset):
+            magic, _, _, _, id1, id2, _, length, size = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+            if magic != _MAGIC or (id1, id2) != _OURS or length <= _HEADER.size + _TRAILER.size:
+                raise Corrupt("A member of a compressed list is not where it should be.", where=f"byte {offset}")
             self._starts.append(plain)
-            self._members.append((place, length, size))
-            place, plain = place + length, plain + size
+            self._members.append((offset, length, size))
+            offset, plain = offset + length, plain + size
         return plain
 
     def read_at(self, offset: int, size: int) -> bytes:
-        found = bytearray()
-        while size > len(found) and offset + len(found) < self.size:
-            number = bisect_right(self._starts, offset + len(found)) - 1
-            start = offset + len(found) - self._starts[number]
-            found += self._member(number)[start : start + size - len(found)]
-        return bytes(found)
+        data = bytearray()
+        while size > len(data) and offset + len(data) < self.size:
+            number = bisect_right(self._starts, offset + len(data)) - 1
+            start = offset + len(data) - self._starts[number]
+            data += self._read_member(number)[start : start + size - len(data)]
+        return bytes(data)
 
-    def _member(self, number: int) -> bytes:
+    def _read_member(self, number: int) -> bytes:
         if self._cached[0] != number:
-            place, length, size = self._members[number]
-            with _unpacking(f"byte {place}"):
-                plain = gzip.decompress(os.pread(self.fd, length, place))
+            offset, length, size = self._members[number]
+            with _gzip_errors(f"byte {offset}"):
+                plain = gzip.decompress(os.pread(self.fd, length, offset))
             if len(plain) != size:
-                raise Corrupt("A member of a compressed list is not as long as it says.", where=f"byte {place}")
+                raise Corrupt("A member of a compressed list is not as long as it says.", where=f"byte {offset}")
             self._cached = (number, plain)
         return self._cached[1]
 
@@ -115,13 +116,30 @@ class GzipSource:
         os.close(self.fd)
 
 
+def open_list(name: str, uuid: str, directory: int) -> Source | None:
+    """Open a list of a task for reading, plain or compressed; return None if there is none."""
+    folder, _, file = list_path(name, uuid).rpartition("/")
+    if folder and not exists(folder, directory):
+        return None
+    dir_fd = open_directory(folder, directory) if folder else os.dup(directory)
+    try:
+        for _ in range(2):  # it may be compressed, or decompressed, between two tries
+            with suppress(FileNotFoundError):
+                return PlainSource(open_file(file, os.O_RDONLY, dir_fd))
+            with suppress(FileNotFoundError):
+                return open_gzip(open_file(f"{file}.gz", os.O_RDONLY, dir_fd))
+        return None
+    finally:
+        os.close(dir_fd)
+
+
 def open_gzip(fd: int) -> Source:
-    """A compressed list; one that somebody else compressed is unpacked first."""
+    """Return the source of a compressed list; one of another program is decompressed first."""
     try:
         header = os.pread(fd, _HEADER.size, 0)
         if len(header) == _HEADER.size and _HEADER.unpack(header)[4:6] == _OURS:
             return GzipSource(fd)
-        source = _unpacked(fd)
+        source = _decompress(fd)
     except BaseException:
         os.close(fd)
         raise
@@ -129,99 +147,94 @@ def open_gzip(fd: int) -> Source:
     return source
 
 
-def _unpacked(fd: int) -> Source:
+def _decompress(fd: int) -> Source:
     with os.fdopen(os.dup(fd), "rb") as file, gzip.open(file) as packed, tempfile.TemporaryFile() as plain:
-        with _unpacking("byte 0"):
+        with _gzip_errors("byte 0"):
             shutil.copyfileobj(packed, plain, BLOCK_BYTES)
         plain.flush()
         return PlainSource(os.dup(plain.fileno()))
 
 
 @contextmanager
-def _unpacking(where: str) -> Iterator[None]:
+def _gzip_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
-        raise Corrupt(f"A compressed list cannot be unpacked: {error}.", where=where) from error
+        raise Corrupt(f"A compressed list cannot be decompressed: {error}.", where=where) from error
 
 
-def compress(source: Source, target: int) -> None:
+def compress(source: Source, fd: int) -> None:
     """Write a source as a compressed list to a file."""
-    for block in _blocks(source):
+    offset = 0
+    while block := source.read_at(offset, BLOCK_BYTES):
+        block = block[: block.rfind(b"\n") + 1] or block  # a complete line at its end, unless a line is longer
         packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         body = packer.compress(block) + packer.flush()
         length = _HEADER.size + len(body) + _TRAILER.size
         header = _HEADER.pack(_MAGIC, 0, b"\0\xff", 12, *_OURS, 8, length, len(block))
-        write_all(target, header + body + _TRAILER.pack(zlib.crc32(block), len(block) & 0xFFFFFFFF))
+        write_all(fd, header + body + _TRAILER.pack(zlib.crc32(block), len(block) & 0xFFFFFFFF))
+        offset += len(block)
 
 
-def _blocks(source: Source) -> Iterator[bytes]:
-    """Pieces of about `BLOCK_BYTES` that end with a whole line, unless a line is longer than that."""
-    offset = 0
-    while block := source.read_at(offset, BLOCK_BYTES):
-        end = block.rfind(b"\n") + 1 or len(block)
-        yield block[:end]
-        offset += end
-
-
-def lines_from(source: Source, offset: int, end: int | None = None) -> Iterator[Line]:
-    """Whole lines from a place on; a last one without a newline is not there yet."""
+def read_lines(source: Source, offset: int, end: int | None = None) -> Iterator[Line]:
+    """Return complete lines from an offset on. A last line without a newline is not there yet."""
     end = source.size if end is None else end
-    rest, size = b"", FIRST_PIECE_BYTES
+    rest, size = b"", FIRST_CHUNK_BYTES
     while offset + len(rest) < end:
-        block = source.read_at(offset + len(rest), min(size, end - offset - len(rest)))
-        if not block:
+        chunk = source.read_at(offset + len(rest), min(size, end - offset - len(rest)))
+        if not chunk:
             return
-        size = max(min(PIECE_BYTES, size * 2), len(rest))  # a long line is not put together from many pieces
-        pieces = (rest + block).split(b"\n")
-        for piece in pieces[:-1]:
-            yield Line(offset, len(piece), piece)
-            offset += len(piece) + 1
-        rest = pieces[-1]
+        size = max(min(CHUNK_BYTES, size * 2), len(rest))  # a long line is not joined from many chunks
+        lines = (rest + chunk).split(b"\n")
+        for line in lines[:-1]:
+            yield Line(offset, len(line), line)
+            offset += len(line) + 1
+        rest = lines[-1]
         if len(rest) > MAX_LINE_BYTES:
-            length = _length_of_line(source, offset, end)
+            length = _measure_line(source, offset, end)
             if length is None:
                 return
             yield Line(offset, length, None)
             offset, rest = offset + length + 1, b""
 
 
-def _length_of_line(source: Source, offset: int, end: int) -> int | None:
-    """How long a very long line is, without keeping it; None when it does not end."""
-    place = offset
-    while place < end and (block := source.read_at(place, min(PIECE_BYTES, end - place))):
-        found = block.find(b"\n")
-        if found >= 0:
-            return place + found - offset
-        place += len(block)
+def _measure_line(source: Source, offset: int, end: int) -> int | None:
+    """Return the length of a very long line, without keeping it; None if it does not end."""
+    position = offset
+    while position < end and (chunk := source.read_at(position, min(CHUNK_BYTES, end - position))):
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            return position + newline - offset
+        position += len(chunk)
     return None
 
 
-def whole_size(source: Source) -> int:
-    """The size up to and including the last newline; what comes after it is torn or not written yet."""
-    place = source.size
-    while place > 0:
-        start = max(0, place - PIECE_BYTES)
-        found = source.read_at(start, place - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        place = start
-    return 0
+def find_end(source: Source) -> int:
+    """Return the offset behind the last newline. What follows is torn or not written yet."""
+    return find_last_lines(source, 0)
 
 
-def start_of_last(source: Source, count: int) -> int:
-    """Where the newest `count` whole lines begin."""
-    place = whole_size(source)
+def find_last_lines(source: Source, count: int) -> int:
+    """Return the offset of the newest `count` complete lines."""
+    position = source.size
     wanted = count + 1  # the newline before the first of them
-    while place > 0:
-        start = max(0, place - PIECE_BYTES)
-        block = source.read_at(start, place - start)
-        here = block.count(b"\n")
-        if here < wanted:
-            wanted, place = wanted - here, start
-            continue
-        found = len(block)
-        for _ in range(wanted):
-            found = block.rfind(b"\n", 0, found)
-        return start + found + 1
+    while position > 0:
+        start = max(0, position - CHUNK_BYTES)
+        chunk = source.read_at(start, position - start)
+        newlines = chunk.count(b"\n")
+        if newlines >= wanted:
+            index = len(chunk)
+            for _ in range(wanted):
+                index = chunk.rfind(b"\n", 0, index)
+            return start + index + 1
+        wanted, position = wanted - newlines, start
     return 0
+
+
+def count_newlines(source: Source, end: int) -> int:
+    """Return the number of newlines before an offset."""
+    count, offset = 0, 0
+    while offset < end and (chunk := source.read_at(offset, min(1 << 20, end - offset))):
+        count += chunk.count(b"\n")
+        offset += len(chunk)
+    return count

@@ -1,12 +1,12 @@
-"""The lease of a task in plain files: an flock on `.lock`, and in it, for people, who has it.
+"""The lease of a task in plain files: an flock on `.lock`, which also says who holds it.
 
-The kernel frees the lock the moment its holder dies, so there is no waiting for a time-out and no guessing whether a
-process is alive. The handle is closed on exec, and in a child that was forked, so that no child keeps the lock of its
-parent. The file is removed when the lease is given back; whoever opened it just before notices and looks again.
+The kernel releases the lock when its holder dies, so nothing waits for a timeout. The descriptor is closed on exec and
+in a forked child, so that no child keeps the lock of its parent. The file is removed when the lease is released; a
+process that opened it just before notices and tries again.
 
-A person or a cleaner can remove the file under its holder, and then another process can lock a new one. So the lock
-changes hands, and a holder looks for its file and writes, only inside the guard: a second flock, on the directory, held
-for as long as one write takes. A holder that finds its file in place writes before any other process takes the task.
+A user or a cleaner can remove the file under its holder, and then another process can lock a new one. Therefore the
+lock changes hands, and a holder checks its file and writes, only inside the guard: a second flock, on the directory,
+held for the time of one write. A holder that finds its file in place writes before any other process takes the task.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import errno
 import fcntl
 import logging
 import os
-import time
 import weakref
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,21 +26,21 @@ import msgspec
 from orihon import codec
 from orihon.coerce import decode_json
 from orihon.errors import LeaseHeld, LeaseLost, NotFound, StoreUnavailable
-from orihon.stores.files import disk_errors, identity_at, identity_of, open_file
-from orihon.stores.jsonl.layout import PLACES
+from orihon.retry import Backoff
+from orihon.stores.files import disk_errors, find_identity, get_identity, open_file
+from orihon.stores.jsonl.layout import LOCK, PLACES
 from orihon.stores.liveness import current_owner
 
 log = logging.getLogger("orihon")
 
-NAME = ".lock"
-SAID_BYTES = 512
-# a guard is held for one write; only a process that was stopped in the middle holds it longer
-TAKING_SECONDS, WRITING_SECONDS = 10, 90
-LOOK_SECONDS = 0.001
+ANNOUNCEMENT_BYTES = 512
+# a guard is held for one write; only a process that was stopped in the middle of it holds it longer
+TAKING = Backoff(max_seconds=10, first_seconds=0.001, longest_seconds=0.001, jitter=0)
+WRITING = msgspec.structs.replace(TAKING, max_seconds=90)
 
 
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
+class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the lock file."""
 
     process_id: int
     hostname: str
@@ -48,17 +48,21 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: str
     fence: int = 0
 
+    def __str__(self) -> str:
+        return f"process {self.process_id} on {self.hostname}"
+
 
 class Guard:
     """`with guard:` lets one process at a time write in a directory or take its lock.
 
-    It is not a generator, which a signal can leave behind: forgotten later, it would unlock whatever has the number of
-    its handle by then. A guard that Ctrl-C left locked is unlocked by the next block, or when the handle is closed.
+    It is not a generator, because a signal can leave a generator unfinished. When that is collected later, it would
+    unlock whatever file has the number of its descriptor by then. A guard that Ctrl-C left locked is unlocked by the
+    next block, or when the descriptor is closed.
     """
 
-    def __init__(self, within: int) -> None:
-        self._directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=within)
-        self.patience_seconds = TAKING_SECONDS
+    def __init__(self, dir_fd: int) -> None:
+        self._directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+        self.backoff = TAKING
 
     def __enter__(self) -> None:
         self.lock()
@@ -68,109 +72,102 @@ class Guard:
 
     def lock(self) -> None:
         """Wait until no other process is inside."""
-        give_up = 0.0
-        while True:
-            try:
-                fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                give_up = give_up or time.monotonic() + self.patience_seconds
-                if time.monotonic() > give_up:
-                    raise StoreUnavailable("Another process is in the middle of a write and does not go on.") from None
-                time.sleep(LOOK_SECONDS)
-            else:
-                return
+        take = partial(fcntl.flock, self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            self.backoff.call(take, should_retry=lambda error: isinstance(error, BlockingIOError))
+        except BlockingIOError:
+            raise StoreUnavailable("Another process is in the middle of a write and does not go on.") from None
 
     def unlock(self) -> None:
-        """Let the next one in."""
+        """Let the next process in."""
         fcntl.flock(self._directory, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the handle."""
+        """Close the descriptor."""
         os.close(self._directory)
 
 
 class LockFile:
-    """A lock that is held."""
+    """The lock of a task, held by this process."""
 
-    def __init__(self, fd: int, within: int, guard: Guard) -> None:
-        self.fd, self._within, self.guard = fd, within, guard
-        self.guard.patience_seconds = WRITING_SECONDS
-        self._identity = identity_of(os.fstat(fd))
+    def __init__(self, fd: int, dir_fd: int, guard: Guard) -> None:
+        self.fd, self._dir_fd, self.guard = fd, dir_fd, guard
+        self.guard.backoff = WRITING
+        self._identity = get_identity(os.fstat(fd))
         self._acquired_at = codec.now()
         _held.add(self)
+        try:
+            self.announce(fence=0)  # in place of the name of a dead holder
+        except OSError as error:  # the disk is full; the lock does not depend on it
+            log.warning("%s cannot be written: %s", LOCK, error)
 
     @classmethod
-    def take(cls, uuid: str, within: int) -> LockFile:
-        """The lock of the task in this directory; LeaseHeld says who has it."""
+    def take(cls, uuid: str, dir_fd: int) -> LockFile:
+        """Take the lock of the task in this directory; raise LeaseHeld if another process has it."""
         try:
-            guard = Guard(within)
+            guard = Guard(dir_fd)
         except FileNotFoundError:  # the directory itself was removed
             raise NotFound(kind="task", id=uuid) from None
         try:
-            fd = _locked_inside(guard, uuid, within)
+            fd = _lock_inside(guard, uuid, dir_fd)
         except BaseException:
             guard.close()
             raise
-        return cls._announced(fd, within, guard)
+        return cls(fd, dir_fd, guard)
 
-    @classmethod
-    def _announced(cls, fd: int, within: int, guard: Guard) -> LockFile:
-        """The name of a dead holder must not stand there while we open what is ours."""
-        lock = cls(fd, within, guard)
-        try:
-            lock.say(fence=0)
-        except OSError as error:  # a full disk; the lock holds without words
-            log.warning("%s cannot be written: %s", NAME, error)
-        return lock
-
-    def say(self, fence: int) -> None:
-        """Write who holds the lock, since when, and that he is alive now."""
+    def announce(self, fence: int) -> None:
+        """Write who holds the lock, since when, and that the holder is alive now."""
         owner = current_owner()
-        holder = Holder(
+        holder = LockHolder(
             process_id=owner.process_id,
             hostname=owner.hostname,
             acquired_at=self._acquired_at,
             heartbeat_at=codec.now(),
             fence=fence,
         )
-        # one write of fixed length, so that a reader never sees the end of an older text behind a newer one
-        os.pwrite(self.fd, msgspec.json.encode(holder).ljust(SAID_BYTES - 1) + b"\n", 0)
+        # one write of fixed length: a reader never sees the end of an older text behind a newer one
+        os.pwrite(self.fd, msgspec.json.encode(holder).ljust(ANNOUNCEMENT_BYTES - 1) + b"\n", 0)
 
     def is_at(self, path: str) -> bool:
-        """Whether a path leads to the file that we locked."""
-        return identity_at(path) == self._identity
+        """Return whether a path leads to the locked file."""
+        return find_identity(path) == self._identity
 
     def release(self) -> None:
-        """Give the lock back; a file that another process has locked since is left alone."""
+        """Release the lock. A file that another process has locked since is left alone."""
         try:
             with self.guard:
-                if _is_still_there(self.fd, self._within):
-                    os.unlink(NAME, dir_fd=self._within)
-        except (OSError, StoreUnavailable) as error:  # without a lock on it the file says nothing
-            log.warning("%s cannot be removed: %s", NAME, error)
+                if _is_in_place(self.fd, self._dir_fd):
+                    os.unlink(LOCK, dir_fd=self._dir_fd)
+        except (OSError, StoreUnavailable) as error:  # a file without a lock on it means nothing
+            log.warning("%s cannot be removed: %s", LOCK, error)
         finally:
             self.forget()
 
     def forget(self) -> None:
-        """Close the handle; in a forked child this leaves the parent's lock alone."""
+        """Close the descriptors; in a forked child this leaves the parent's lock alone."""
         _held.discard(self)
         os.close(self.fd)
         self.guard.close()
 
 
 class Hold:
-    """The right to write one task. `with hold:` is for one write: no other process takes the task inside."""
+    """Proof that a task is still ours to write; `with hold:` encloses one write.
+
+    The lock file can be removed or replaced, and the directory deleted or moved away. The next process goes by the
+    name, so the holder compares the file at that name with the file that it locked. Once the two differ the lease is
+    lost for good, even if the name comes back: another process may have written meanwhile.
+    """
 
     def __init__(self, base: Path, uuid: str, lock: LockFile) -> None:
         self._uuid, self._lock = uuid, lock
-        self._paths = [f"{base}/{place}/{uuid}/{NAME}" for place in PLACES]
-        self._last = self._paths[0]  # where it was last; only its holder moves it
-        self._why = ""
+        self._paths = [f"{base}/{place}/{uuid}/{LOCK}" for place in PLACES]
+        self._path = self._paths[0]  # where it was last; only its holder moves it
+        self._reason = ""
 
     @property
     def lost(self) -> bool:
         """Whether the lease is known to be lost."""
-        return bool(self._why)
+        return bool(self._reason)
 
     def __enter__(self) -> None:
         self._lock.guard.lock()
@@ -184,94 +181,93 @@ class Hold:
         self._lock.guard.unlock()
 
     def check(self) -> None:
-        """Raise LeaseLost when the lock is no longer where another process would look for it."""
-        if self._why:
-            self.lose(self._why)
-        with suppress(OSError):  # most often this is the only look; the next one says what is wrong
-            if self._lock.is_at(self._last):
+        """Raise LeaseLost if the lock is no longer where another process would look for it."""
+        if self._reason:
+            self.lose(self._reason)
+        with suppress(OSError):  # the search below says what is wrong
+            if self._lock.is_at(self._path):
                 return
-        with disk_errors(f"Task {self._uuid} cannot be looked at"):
-            found = next(filter(self._lock.is_at, self._paths), None)
-        if found is None:
+        with disk_errors(f"Task {self._uuid} cannot be checked"):
+            path = next(filter(self._lock.is_at, self._paths), None)
+        if path is None:
             there = any(os.path.lexists(os.path.dirname(path)) for path in self._paths)  # noqa: PTH120
             self.lose("its lock file was removed or replaced" if there else "its directory was removed or moved away")
-        self._last = found
+        self._path = path
 
     def check_file(self, name: str, directory: int, identity: tuple[int, int]) -> None:
-        """Raise LeaseLost when a name in the task's directory leads to another file than the one that is open."""
-        with disk_errors(f"Task {self._uuid} cannot be looked at"):
-            found = identity_at(name, directory)
+        """Raise LeaseLost if a name in the task's directory leads to another file than the one that is open."""
+        with disk_errors(f"Task {self._uuid} cannot be checked"):
+            found = find_identity(name, directory)
         if found != identity:
             self.lose(f"{name} was removed or replaced")
 
-    def lose(self, why: str) -> NoReturn:
-        """The lease is lost from now on."""
-        self._why = why
+    def lose(self, reason: str) -> NoReturn:
+        """Raise LeaseLost, now and from now on."""
+        self._reason = reason
         raise LeaseLost(
-            f"Task {self._uuid} is no longer ours to write: {why}. Nothing more was written to it.",
+            f"Task {self._uuid} is no longer ours to write: {reason}. Nothing more was written to it.",
             hint="Look where the directory of the task is; then resume it.",
         )
 
 
-def read(within: int) -> Holder | None:
-    """Who holds the task, as far as the file says; None when nobody wrote it, or not yet."""
+def _lock_inside(guard: Guard, uuid: str, dir_fd: int) -> int:
+    """Return a descriptor of the locked lock file; raise LeaseHeld if another process has it."""
     try:
-        fd = open_file(NAME, os.O_RDONLY, within)
-    except FileNotFoundError:  # it was given back
+        with guard:
+            fd = _lock(dir_fd)
+    except FileNotFoundError:
+        raise NotFound(kind="task", id=uuid) from None
+    except StoreUnavailable:
+        fd = None
+    if fd is None:
+        raise _held_error(uuid, dir_fd)
+    return fd
+
+
+def _lock(dir_fd: int) -> int | None:
+    """Return a descriptor of the locked lock file of a directory; None if another process has it."""
+    while True:
+        fd = open_file(LOCK, os.O_RDWR | os.O_CREAT, dir_fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            released = not _is_in_place(fd, dir_fd)
+            os.close(fd)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            if not released:
+                return None
+        else:
+            if _is_in_place(fd, dir_fd):
+                return fd
+            os.close(fd)
+
+
+def _is_in_place(fd: int, dir_fd: int) -> bool:
+    """Return whether the open lock file is the one that other processes find."""
+    return get_identity(os.fstat(fd)) == find_identity(LOCK, dir_fd)
+
+
+def read_holder(dir_fd: int) -> LockHolder | None:
+    """Return who holds the task, as far as the lock file says; None if it was released or is not written yet."""
+    try:
+        fd = open_file(LOCK, os.O_RDONLY, dir_fd)
+    except FileNotFoundError:
         return None
     try:
-        return decode_json(os.read(fd, 4096), type=Holder)
+        return decode_json(os.read(fd, 4096), type=LockHolder)
     except ValueError:
         return None
     finally:
         os.close(fd)
 
 
-def held(uuid: str, within: int) -> LeaseHeld:
-    """The error that names the holder."""
-    holder = read(within)
+def _held_error(uuid: str, dir_fd: int) -> LeaseHeld:
+    """Return the error that names the holder."""
+    holder = read_holder(dir_fd)
     if holder is None:
         return LeaseHeld(f"Task {uuid} is being taken by another process.")
-    owner = f"process {holder.process_id} on {holder.hostname}"
-    return LeaseHeld(f"Task {uuid} is held by {owner} since {holder.acquired_at}.", owner=owner)
-
-
-def _locked_inside(guard: Guard, uuid: str, within: int) -> int:
-    """A handle on the lock file, locked; LeaseHeld says who has it."""
-    try:
-        with guard:
-            fd = _locked(within)
-    except FileNotFoundError:
-        raise NotFound(kind="task", id=uuid) from None
-    except StoreUnavailable:
-        fd = None
-    if fd is None:
-        raise held(uuid, within)
-    return fd
-
-
-def _locked(within: int) -> int | None:
-    """A handle on the lock file of a directory, with the lock on it; None when another process has it."""
-    while True:
-        fd = open_file(NAME, os.O_RDWR | os.O_CREAT, within)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            given_back = not _is_still_there(fd, within)
-            os.close(fd)
-            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise
-            if not given_back:
-                return None
-        else:
-            if _is_still_there(fd, within):
-                return fd
-            os.close(fd)
-
-
-def _is_still_there(fd: int, within: int) -> bool:
-    """Whether the file that we locked is the one that others will look at."""
-    return identity_of(os.fstat(fd)) == identity_at(NAME, within)
+    return LeaseHeld(f"Task {uuid} is held by {holder} since {holder.acquired_at}.", owner=str(holder))
 
 
 _held: weakref.WeakSet[LockFile] = weakref.WeakSet()

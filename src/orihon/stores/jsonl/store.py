@@ -1,4 +1,4 @@
-"""The store of plain files: a directory per task, JSON lines inside, and `tasks.db` beside them.
+"""The store of plain files: a directory per task, JSON lines in it, and `tasks.db` beside the directories.
 
     tasks.db   pending/  running/  paused/  completed/
                          {uuid}/  metadata.json  state.json  messages.jsonl  messages.idx  events.jsonl
@@ -6,21 +6,24 @@
                                   handoff.json
 
 The files are the truth. `state.json` says what a task's status is; its directory and its row follow, also after a crash
-between any two steps: whoever opens the store next finishes what was begun. The lease is an flock on `.lock`: it is
-free the moment its holder dies, and only then.
+between any two steps. The lease is an flock on `.lock`, which is free the moment its holder dies, and only then.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, StoreUnavailable
-from orihon.records import Metadata, Status, TaskRow
+from orihon.errors import Conflict, Corrupt, LeaseLost, NotFound, NotWritten, OutcomeUnknown, StoreUnavailable
+from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import mounts
 from orihon.stores.base import LISTS, GroupBy, Lease, Options, Problem, Query, Store, Totals
 from orihon.stores.files import (
@@ -28,24 +31,49 @@ from orihon.stores.files import (
     disk_errors,
     exists,
     make_directory,
-    open_directory,
     open_file,
     read_file,
-    sync_directory,
+    replace_file,
+    sync,
     warn_if_open,
 )
-from orihon.stores.jsonl.archive import archive, cut_down, size_of
-from orihon.stores.jsonl.creation import clear_up, forget, remove
-from orihon.stores.jsonl.layout import PLACES, TRASH
-from orihon.stores.jsonl.line_reader import PlainSource, Source, lines_from, open_gzip, start_of_last, whole_size
-from orihon.stores.jsonl.lock_file import NAME, Hold, LockFile
-from orihon.stores.jsonl.message_index import MessageIndex, stands
-from orihon.stores.jsonl.recovery import load, reconcile
+from orihon.stores.jsonl.archive import archive_task, measure_directory, reduce_to_stub
+from orihon.stores.jsonl.layout import (
+    DIRECTORIES,
+    KINDS,
+    LOCK,
+    OLD_STATES,
+    PLACES,
+    encode_handoff,
+    find_place,
+    find_task,
+    list_path,
+    open_task,
+    task_directory,
+    write_state,
+)
+from orihon.stores.jsonl.line_reader import (
+    Source,
+    count_newlines,
+    find_end,
+    find_last_lines,
+    open_gzip,
+    open_list,
+    read_lines,
+)
+from orihon.stores.jsonl.lock_file import Hold, LockFile
+from orihon.stores.jsonl.message_index import NAME as INDEX
+from orihon.stores.jsonl.message_index import MessageIndex, is_valid
+from orihon.stores.jsonl.task_files import TaskFiles
+from orihon.stores.jsonl.tree import TaskTree
+from orihon.stores.liveness import Heartbeat, current_owner
 from orihon.stores.sql import rows
 from orihon.stores.sql.database import Database
 from orihon.stores.validation import require_fence, validate_new_task, validate_task_id
 
-KINDS = {name: kind for kind, (name, _) in LISTS.items()}
+log = logging.getLogger("orihon")
+
+HANDOFF = frozenset({"handoff", "final_summary", "status", "completed_at"})  # the columns in `handoff.json`
 
 
 class JsonlStore(Store):
@@ -56,7 +84,7 @@ class JsonlStore(Store):
 
     def __init__(self, directory: Path | str, options: Options | None = None) -> None:
         super().__init__(str(Path(directory)), options)
-        self.base = Path(directory).absolute()  # also after the process has changed its directory
+        self.base = Path(directory).absolute()  # valid after a change of the working directory
         self.leases: set[Lease] = set()
         with disk_errors(f"The store {self.base} cannot be opened"):
             make_directory(self.base)
@@ -65,24 +93,22 @@ class JsonlStore(Store):
             for place in PLACES:
                 make_directory(self.base / place)
         self.database = Database(self.base / "tasks.db", ("tasks",))
+        durable = self.options.durability != "os"
+        self.tree = TaskTree(self.base, self.database, durable=durable, report=self.report)
         try:
-            clear_up(self)
-            reconcile(self)
+            self.tree.remove_leftovers()
+            self.tree.reconcile()
         except BaseException:
             self.database.close()
             raise
 
-    # the ten verbs
-
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
-        from orihon.stores.jsonl.lease import JsonlLease  # noqa: PLC0415 - the two know each other
-
         validate_task_id(uuid)
         if create is None:
             return JsonlLease.take(self, uuid)
         create = validate_new_task(uuid, create, self.sanitiser)
-        if self.place_of(uuid) is not None:
-            raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
+        if find_place(self.base, uuid) is not None:
+            raise Conflict(f"Task {uuid} exists already.", hint="Resume it, or choose another uuid.")
         return JsonlLease.create(self, create, status)
 
     def find(self, query: Query | None = None) -> Iterator[TaskRow]:
@@ -91,15 +117,14 @@ class JsonlStore(Store):
     def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
         return rows.kept_totals(self.database, query.sanitised(self.sanitiser), by)
 
-    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
-        directory = self.open_task(uuid)
-        try:
-            with disk_errors(f"The {name} of task {uuid} cannot be read"):
-                yield from self._lines(uuid, name, first, directory)
-        finally:
-            os.close(directory)
+    def count(self, query: Query) -> tuple[int, int]:
+        return rows.count(self.database, query.sanitised(self.sanitiser))
 
-    def _lines(self, uuid: str, name: str, first: int, directory: int) -> Iterator[tuple[int, bytes]]:
+    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
+        with task_directory(self.base, uuid) as directory, disk_errors(f"The {name} of task {uuid} cannot be read"):
+            yield from self._read_list(uuid, name, first, directory)
+
+    def _read_list(self, uuid: str, name: str, first: int, directory: int) -> Iterator[tuple[int, bytes]]:
         if name == "metadata":
             yield 0, read_file("metadata.json", directory)
             return
@@ -107,8 +132,8 @@ class JsonlStore(Store):
         if source is None:
             return
         with closing(source):
-            whole, tail = self._tail(uuid, name, source, directory)
-            for line in lines_from(source, _start(name, source, first, directory, len(tail)), whole):
+            end, tail = self._read_tail(uuid, name, source, directory)
+            for line in read_lines(source, _find_start(name, source, first, directory, len(tail)), end):
                 if line.data is None:
                     reason = f"the line has {line.length:,} bytes, more than {codec.MAX_LINE_BYTES:,}, and is left out"
                     self.report(self.problem(uuid, name, line.offset, reason))
@@ -116,212 +141,361 @@ class JsonlStore(Store):
                     yield line.offset, line.data
             yield from tail
 
-    def _tail(self, uuid: str, name: str, source: Source, directory: int) -> tuple[int, list[tuple[int, bytes]]]:
-        """Where the whole lines end, and a last one that only lacks its newline; a torn one is reported."""
+    def _read_tail(self, uuid: str, name: str, source: Source, directory: int) -> tuple[int, list[tuple[int, bytes]]]:
+        """Return where the complete lines end, and a last one that lacks only its newline; report a torn one."""
         size = source.size
-        if not size or source.read_at(size - 1, 1) == b"\n" or exists(NAME, directory):
+        if not size or source.read_at(size - 1, 1) == b"\n" or exists(LOCK, directory):
             return size, []  # nothing is torn, or it is being written just now
-        whole = whole_size(source)
-        if source.size != size or exists(NAME, directory):
-            return whole, []
-        data = source.read_at(whole, size - whole) if size - whole <= codec.MAX_LINE_BYTES else b""
+        end = find_end(source)
+        if source.size != size or exists(LOCK, directory):
+            return end, []
+        data = source.read_at(end, size - end) if size - end <= codec.MAX_LINE_BYTES else b""
         try:
             codec.decode_line(data, KINDS[name])
         except Corrupt:
-            self.report(self.problem(uuid, name, whole, f"the last line is torn after {size - whole:,} bytes"))
-            return whole, []
-        self.report(self.problem(uuid, name, whole, "the last line has lost its end; nothing else is missing"))
-        return whole, [(whole, data)]
+            self.report(self.problem(uuid, name, end, f"the last line is torn after {size - end:,} bytes"))
+            return end, []
+        self.report(self.problem(uuid, name, end, "the last line has lost its newline; nothing else is missing"))
+        return end, [(end, data)]
+
+    def problem(self, uuid: str, name: str, position: int, reason: str) -> Problem:
+        """Return the problem at an offset, with the line number that an editor shows."""
+        where = f"{find_place(self.base, uuid)}/{uuid}/{list_path(name, uuid)}"
+        line = 0
+        with suppress(NotFound), task_directory(self.base, uuid) as directory:
+            source = open_list(name, uuid, directory)
+            if source is not None:
+                with closing(source):
+                    line = 1 + count_newlines(source, position)
+        return Problem(uuid, where, line, reason, name)
 
     def blob(self, uuid: str, sha256: str) -> bytes:
-        directory = self.open_task(uuid)
-        try:
-            with disk_errors(f"Blob {sha256} cannot be read"), directory_handle("blobs", directory) as within:
-                data = _blob(validate_task_id(sha256), within)
-        except StoreUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+        with task_directory(self.base, uuid) as directory, disk_errors(f"Blob {sha256} cannot be read"):
+            try:
+                with directory_handle("blobs", directory) as dir_fd:
+                    data = _read_blob(validate_task_id(sha256), dir_fd)
+            except FileNotFoundError:
                 raise NotFound(kind="blob", id=sha256) from None
-            raise
-        finally:
-            os.close(directory)
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise Corrupt(
-                f"Blob {sha256} of task {uuid} is not what it was when it was stored.", where=f"blobs/{sha256}"
-            )
+            raise Corrupt(f"Blob {sha256} of task {uuid} does not match its hash.", where=f"blobs/{sha256}")
         return data
 
     def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
         if stub:
-            cut_down(self, uuid, fence)
+            reduce_to_stub(self.tree, uuid, fence)
             return
-        directory = self.open_task(uuid)
-        try:
-            with disk_errors(f"Task {uuid} cannot be deleted"):
-                lock = LockFile.take(uuid, directory)
-                try:
-                    if fence is not None:
-                        require_fence(load(self, uuid, directory)[1], fence)
-                    self._delete(uuid, self.base / f"{TRASH}{uuid}", Hold(self.base, uuid, lock))
-                finally:
-                    lock.release()
-        finally:
-            os.close(directory)
-
-    def _delete(self, uuid: str, gone: Path, hold: Hold) -> None:
-        """Out of sight in one step; what a crash leaves of it is removed by whoever opens the store next."""
-        place = self.path_of(uuid)
-        if gone.exists():  # another one of that name, which could not be removed whole
-            remove(gone)
-        with hold:
-            place.rename(gone)
-        if self.options.durability != "os":
-            sync_directory(place.parent)
-            sync_directory(self.base)
-        try:
-            forget(self, uuid)
-        except NotWritten:  # the disk is full, and the files are what makes room on it
-            remove(gone)
-            forget(self, uuid)
-        else:
-            remove(gone)
+        with disk_errors(f"Task {uuid} cannot be deleted"), self.tree.locked(uuid) as (directory, hold):
+            if fence is not None:
+                require_fence(self.tree.load(uuid, directory)[1], fence)
+            self.tree.delete(uuid, hold)
 
     def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
-        return archive(self, uuid, fence)
+        return archive_task(self.tree, uuid, fence)
 
     def sidecar_path(self, name: str) -> Path:
         return self.base / name
 
+    def task_path(self, uuid: str) -> Path:
+        """Return the directory of a task."""
+        return find_task(self.base, uuid)
+
     def disk_bytes(self) -> int:
         with disk_errors(f"{self.base} cannot be measured"), directory_handle(self.base) as directory:
-            return size_of(directory)
-
-    def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.database, query.sanitised(self.sanitiser))
+            return measure_directory(directory)
 
     def close(self) -> None:
-        with ExitStack() as last_to_first:  # all of them, also when one fails
-            last_to_first.callback(self.database.close)
+        with ExitStack() as stack:  # closes all of them, also if one fails
+            stack.callback(self.database.close)
             for lease in self.leases:
-                last_to_first.callback(lease.close)
+                stack.callback(lease.close)
 
-    # where a task is
 
-    def place_of(self, uuid: str) -> str | None:
-        """The directory that a task is in; it may be on the move, so a miss is looked at twice."""
-        for _ in range(2):
-            for place in PLACES:
-                if os.path.lexists(self.base / place / uuid):
-                    return place
-        return None
+class JsonlLease(Lease):
+    """The open files of one task, and the lock on it."""
 
-    def path_of(self, uuid: str) -> Path:
-        """The task's own directory."""
-        place = self.place_of(validate_task_id(uuid))
-        if place is None:
-            raise NotFound(kind="task", id=uuid)
-        return self.base / place / uuid
+    store: JsonlStore
 
-    def open_task(self, uuid: str) -> int:
-        """A handle on the task's directory, which stays good when the task moves."""
-        for _ in range(3):
-            path = self.path_of(uuid)
-            with disk_errors(f"Task {uuid} cannot be opened"), suppress(FileNotFoundError):
-                return open_directory(path)  # or it moved between the look and the step
-        raise NotFound(kind="task", id=uuid)
-
-    def problem(self, uuid: str, name: str, place: int, reason: str) -> Problem:
-        """The offset as a line number, which is what an editor shows."""
-        where = f"{self.place_of(uuid)}/{uuid}/{file_of(name, uuid)}"
+    def __init__(self, store: JsonlStore, directory: int, lock: LockFile, metadata: Metadata, row: TaskRow) -> None:
+        super().__init__(store, metadata, row.fence + 1)
+        self._directory, self._lock_file = directory, lock
+        self._hold = Hold(store.base, self.uuid, lock)
+        self._durable = store.options.durability != "os"
+        self._files = TaskFiles(self.uuid, directory, self._hold, durable=self._durable, report=self._report)
+        self._process_id = os.getpid()
+        self._closed = False
+        self._state_synced = True
+        self._must_sync_state = False  # a synced write of the state failed half-way, so the next one must be synced
+        owner = current_owner()
+        self.row = msgspec.structs.replace(
+            row, fence=self.fence, lease_owner=str(owner), process_id=owner.process_id, hostname=owner.hostname
+        )
         try:
-            directory = self.open_task(uuid)
-        except NotFound:
-            return Problem(uuid, where, 0, reason, name)
+            with disk_errors(f"Task {self.uuid} cannot be opened"):
+                self._begin()
+        except BaseException:
+            self._files.close()
+            raise
+        self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
+        store.leases.add(self)
+
+    @classmethod
+    def create(cls, store: JsonlStore, metadata: Metadata, status: Status) -> JsonlLease:
+        """Create a task, completely or not at all."""
+        row = TaskRow.new(metadata, status)
+        directory, lock = store.tree.create(metadata, row)
         try:
-            source = open_list(name, uuid, directory)
-            if source is None:
-                return Problem(uuid, where, 0, reason, name)
-            with closing(source):
-                return Problem(uuid, where, 1 + _newlines_before(source, place), reason, name)
-        finally:
+            return cls(store, directory, lock, metadata, row)
+        except BaseException:
+            store.tree.rollback_create(metadata.uuid, directory, lock)
+            raise
+
+    @classmethod
+    def take(cls, store: JsonlStore, uuid: str) -> JsonlLease:
+        """Take an existing task, and finish what a crash left half-done."""
+        directory = open_task(store.base, uuid)
+        try:
+            with disk_errors(f"Task {uuid} cannot be taken"):
+                lock = LockFile.take(uuid, directory)
+        except BaseException:
             os.close(directory)
+            raise
+        try:
+            with disk_errors(f"Task {uuid} cannot be opened"), Hold(store.base, uuid, lock):
+                metadata, row = store.tree.load(uuid, directory)
+                store.tree.move_to_place(row)
+            return cls(store, directory, lock, metadata, row)
+        except BaseException:
+            lock.release()
+            os.close(directory)
+            raise
+
+    def _begin(self) -> None:
+        # a writer that only changes the row leaves a compressed task as it is
+        self._archived = bool(self.row.archived) or any(self._files.find_lists().values())
+        with self._hold:
+            if not self._archived:
+                self._files.open_all()
+            for name in OLD_STATES:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=self._directory)
+        self._lock_file.announce(self.fence)
+        self._save({"fence": self.fence}, full_row=True)
+
+    def _unarchive(self) -> None:
+        """Decompress the lists before a write. The state is written first, so that they are compressed again."""
+        if self._archived:
+            with disk_errors(f"Task {self.uuid} cannot be decompressed"):
+                self._save({"archived": "", "packed_bytes": None})
+                with self._hold:
+                    self._files.open_all()
+            self._archived = False
+
+    def last(self, kind: type[Record]) -> int:
+        if self._archived:
+            return self.store.last_number(self.uuid, kind)
+        append_log = self._files.logs.get(LISTS[kind][0])
+        return append_log.last if append_log is not None else 0
+
+    def append(self, record: Record) -> int:
+        self._check()  # before the lock, which a forked child may find locked for ever
+        with self.lock:
+            self._unarchive()
+            self._files.reopen_uncertain(LISTS.get(type(record), ("", ""))[0])
+            return super().append(record)
+
+    def find_key(self, key: str) -> int | None:
+        number = super().find_key(key)
+        if number is not None:
+            self._files.check()  # it is acknowledged once more
+        return number
+
+    def write(self, name: str, number: int, line: bytes, record: Record) -> None:
+        self._unarchive()
+        with self._hold:
+            append_log = self._files.logs.get(name) or self._files.open(name)
+            offset = append_log.append(line, number)
+            self._files.check_list(name)  # last: the file that readers open has the line
+        if isinstance(record, Message):
+            self._files.index_message(line, offset, record)
+        if self.store.options.durability == "message":
+            self.sync()
+
+    def put(self, data: bytes) -> Blob:
+        self._check()
+        sha256 = hashlib.sha256(data).hexdigest()
+        with self.lock, disk_errors("A blob cannot be stored"), self._hold:
+            folder = self._files.folder("blobs")
+            if _find_size(sha256, folder) != len(data):  # a power cut may have left an empty file
+                self._files.names_changed = True
+                replace_file(sha256, data, folder, durable=self._durable)
+            self._files.check_folder("blobs")
+            return Blob(sha256=sha256, size_bytes=len(data))
+
+    def change(self, changes: dict[str, Any], add: dict[str, int]) -> TaskRow:
+        self._check()
+        with self.lock, disk_errors(f"The state of task {self.uuid} cannot be written"):
+            if changes.get("status", self.row.status) != self.row.status:
+                self.sync()
+            self._save(changes, add)
+            return self.row
+
+    def sync(self) -> None:
+        self._check()
+        with self.lock:
+            self._files.sync()
+            self._files.check()
+
+    def close(self) -> None:
+        if self._closed or os.getpid() != self._process_id:
+            return  # lock and row belong to the parent of a forked child
+        self._heartbeat.stop()
+        with self.lock:
+            if self._closed:
+                return
+            try:
+                if not self.lost:
+                    self._sync_state()
+                    self._files.names_changed = True  # the state was replaced by name
+                    self.sync()
+            finally:
+                self._closed = True
+                self.store.leases.discard(self)
+                self._release()
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the whole log."""
+        return self._files.index.last.tokens if self._files.index is not None else 0
+
+    @property
+    def lost(self) -> bool:
+        return self._hold.lost
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LeaseLost(f"The lease on task {self.uuid} was released; nothing was written.")
+        if os.getpid() != self._process_id:
+            raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
+
+    def _save(self, changes: dict[str, Any], add: dict[str, int] | None = None, *, full_row: bool = False) -> None:
+        """Write state, directory and row, in this order, so that a crash between two of them can be finished.
+
+        A change of status and every change of an ended task are synced.
+        """
+        sums = {name: getattr(self.row, name) + increment for name, increment in (add or {}).items()}
+        changes = {"updated_at": codec.now()} | changes | sums
+        row = msgspec.structs.replace(self.row, **changes)
+        moves = row.status != self.row.status
+        with self._hold:
+            if row.handoff is not None and (full_row or not changes.keys().isdisjoint(HANDOFF)):
+                replace_file("handoff.json", encode_handoff(row), self._directory, durable=False, atomic=self._durable)
+            self._must_sync_state |= moves or DIRECTORIES[row.status] == "completed"
+            self._state_synced = self._must_sync_state
+            write_state(row, self._directory, durable=self._durable and self._must_sync_state)
+            self._must_sync_state = False
+            try:
+                if moves or full_row:
+                    self.store.tree.move_to_place(row)
+                names = () if full_row else (*changes, "lease_owner", "process_id", "hostname")
+                self.store.tree.write_row(row, *names)
+            except (OSError, NotWritten, StoreUnavailable) as error:
+                raise OutcomeUnknown(f"The state of task {self.uuid} was written, but not its row: {error}") from error
+        self.row = row  # only now: repeating a failed change adds nothing twice
+
+    def _sync_state(self) -> None:
+        if self._state_synced or not self._durable:
+            return
+        try:
+            fd = open_file("state.json", os.O_RDONLY, self._directory)
+            try:
+                sync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise OutcomeUnknown(f"The state of {self.uuid} could not be synced: {error.strerror}.") from error
+
+    def _beat(self) -> None:
+        with self.lock:
+            if self._closed or self.lost:
+                return
+            try:
+                with self._hold:
+                    self._lock_file.announce(self.fence)
+                    row = msgspec.structs.replace(self.row, heartbeat_at=codec.now())
+                    self.store.tree.write_row(row, "heartbeat_at")
+            except LeaseLost as error:
+                log.warning("[uuid:%s] %s", self.uuid[:8], error)
+
+    def _release(self) -> None:
+        self._files.close()
+        try:
+            if not self.lost:
+                with self._hold:
+                    row = msgspec.structs.replace(self.row, lease_owner=None, heartbeat_at=None)
+                    self.store.tree.write_row(row, "lease_owner", "heartbeat_at")
+        except LeaseLost as error:  # at this very moment
+            log.warning("[uuid:%s] %s", self.uuid[:8], error)
+        except (NotWritten, OSError, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts
+            log.warning("[uuid:%s] The row still names us as the writer: %s", self.uuid[:8], error)
+        finally:
+            self._lock_file.release()
+            os.close(self._directory)
+
+    def _report(self, name: str, offset: int, reason: str) -> None:
+        self.store.report(self.store.problem(self.uuid, name, offset, reason))
 
 
-def file_of(name: str, uuid: str) -> str:
-    """The file of a list, relative to the task's directory."""
-    if name == "metadata":
-        return "metadata.json"
-    return f"planning/{uuid}.jsonl" if name == "planning" else f"{name}.jsonl"
-
-
-def open_list(name: str, uuid: str, directory: int) -> Source | None:
-    """A list for reading, plain or compressed; None when there is none."""
-    folder, _, file = file_of(name, uuid).rpartition("/")
-    if folder and not exists(folder, directory):
-        return None
-    within = open_directory(folder, directory) if folder else os.dup(directory)
+def _read_blob(sha256: str, dir_fd: int) -> bytes:
+    """Return the bytes of a blob, plain or compressed."""
     try:
-        for _ in range(2):  # it may be compressed, or unpacked, between two looks
-            with suppress(FileNotFoundError):
-                return PlainSource(open_file(file, os.O_RDONLY, within))
-            with suppress(FileNotFoundError):
-                return open_gzip(open_file(f"{file}.gz", os.O_RDONLY, within))
-        return None
-    finally:
-        os.close(within)
-
-
-def _blob(sha256: str, within: int) -> bytes:
-    """The bytes of a blob, plain or compressed."""
-    try:
-        return read_file(sha256, within)
+        return read_file(sha256, dir_fd)
     except FileNotFoundError:
-        with closing(open_gzip(open_file(f"{sha256}.gz", os.O_RDONLY, within))) as packed:
+        with closing(open_gzip(open_file(f"{sha256}.gz", os.O_RDONLY, dir_fd))) as packed:
             return packed.read_at(0, packed.size)
 
 
-def _start(name: str, source: Source, first: int, directory: int, more: int) -> int:
-    """Where to begin to read so that number `first` is not missed; `more` lines come behind the whole ones."""
+def _find_size(name: str, dir_fd: int) -> int:
+    """Return the bytes of a file; -1 if there is none."""
+    try:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _find_start(name: str, source: Source, first: int, directory: int, tail: int) -> int:
+    """Return an offset from which number `first` is not missed; `tail` lines follow the complete ones."""
     if first < 0:
-        return start_of_last(source, max(0, -first - more))
+        return find_last_lines(source, max(0, -first - tail))
     if first <= 1:
         return 0
     if name != "messages":
-        return _start_counted(name, source, first)
-    if not exists("messages.idx", directory):
+        return _find_counted(name, source, first)
+    if not exists(INDEX, directory):
         return 0
-    fd = open_file("messages.idx", os.O_RDONLY, directory)
+    fd = open_file(INDEX, os.O_RDONLY, directory)
     try:
-        entry = MessageIndex(fd).before(first)
+        entry = MessageIndex(fd).find_before(first)
     finally:
         os.close(fd)
-    # numbers grow, so whatever is not before `first` stands behind any message that is; and an index that points
-    # elsewhere is not believed: the list is read from its beginning instead
-    return entry.offset if entry is not None and stands(entry, source) else 0
+    # numbers grow, so `first` is behind every smaller number; an index with a wrong offset is ignored
+    return entry.offset if entry is not None and is_valid(entry, source) else 0
 
 
-def _start_counted(name: str, source: Source, first: int) -> int:
-    """Where number `first` begins in a list without an index: as many lines before the end as there are numbers.
+def _find_counted(name: str, source: Source, first: int) -> int:
+    """Return the offset of number `first` in a list without an index, counting lines from the end.
 
     Where lines are missing this is too early, which does no harm. Where there are more, the list is read from its
     beginning.
     """
-    newest = _number_at(name, source, start_of_last(source, 1))
-    start = start_of_last(source, newest - first + 1) if newest >= first else 0
-    return start if 0 < _number_at(name, source, start) <= first else 0
+    newest = _read_number(name, source, find_last_lines(source, 1))
+    start = find_last_lines(source, newest - first + 1) if newest >= first else 0
+    return start if 0 < _read_number(name, source, start) <= first else 0
 
 
-def _number_at(name: str, source: Source, offset: int) -> int:
-    """The number of the line that begins there; 0 when it cannot be read."""
+def _read_number(name: str, source: Source, offset: int) -> int:
+    """Return the number of the line at an offset; 0 if it cannot be read."""
     kind = KINDS[name]
-    line = next(lines_from(source, offset), None)
+    line = next(read_lines(source, offset), None)
     with suppress(Corrupt):
         return int(getattr(codec.decode_line((line and line.data) or b"", kind), LISTS[kind][1]))
     return 0
-
-
-def _newlines_before(source: Source, offset: int) -> int:
-    count, place = 0, 0
-    while place < offset and (block := source.read_at(place, min(1 << 20, offset - place))):
-        count += block.count(b"\n")
-        place += len(block)
-    return count

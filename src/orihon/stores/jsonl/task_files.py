@@ -1,4 +1,4 @@
-"""The open files of one task in plain files: its lists, the index of its log, and the directories inside its own."""
+"""The files of one task that are open for writing: its lists, the index of its log, and its subdirectories."""
 
 from __future__ import annotations
 
@@ -6,162 +6,156 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
 
 from orihon.errors import OutcomeUnknown
 from orihon.records import Message
 from orihon.stores.base import LISTS
-from orihon.stores.files import disk_errors, exists, identity_of, make_private_directory, open_directory, sync
+from orihon.stores.files import disk_errors, exists, get_identity, make_private_directory, open_directory, sync
 from orihon.stores.jsonl.append_log import AppendLog
+from orihon.stores.jsonl.archive import unarchive_list
+from orihon.stores.jsonl.layout import KINDS, list_path
 from orihon.stores.jsonl.lock_file import Hold
-from orihon.stores.jsonl.message_index import MessageIndex, entry_of, open_index
-from orihon.stores.jsonl.recovery import thaw
-from orihon.stores.jsonl.store import file_of
-
-if TYPE_CHECKING:
-    from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.jsonl.message_index import MessageIndex, make_entry, open_index
 
 log = logging.getLogger("orihon")
 
+Report = Callable[[str, int, str], None]  # a list, an offset in its file, and what is wrong there
+
 
 class TaskFiles:
-    """What is open of one task; `directory` is a handle on the task's own directory."""
+    """The open files of one task; `directory` is a descriptor of its directory, which the caller closes."""
 
-    def __init__(self, store: JsonlStore, uuid: str, directory: int, hold: Hold) -> None:
-        self._store, self._uuid, self.directory, self._hold = store, uuid, directory, hold
-        self.lists: dict[str, AppendLog] = {}
+    def __init__(self, uuid: str, directory: int, hold: Hold, *, durable: bool, report: Report) -> None:
+        self._uuid, self._directory, self._hold = uuid, directory, hold
+        self._durable, self._report = durable, report
+        self.logs: dict[str, AppendLog] = {}
         self.index: MessageIndex | None = None
-        self.names_changed = True  # a process that wrote here before may have died before it synced them
+        self.names_changed = True  # the last writer may have died before it synced the directory
         self._folders: dict[str, int] = {}
 
-    # what is there
+    def find_lists(self) -> dict[str, bool]:
+        """Return the names of the task's lists, and whether each is compressed."""
+        lists = {}
+        for name in (name for name, field in LISTS.values() if field):
+            folder, file = self._locate(name)
+            if folder and not exists(folder, self._directory):
+                continue
+            dir_fd = self.folder(folder)
+            if exists(file, dir_fd):
+                lists[name] = False
+            elif exists(f"{file}.gz", dir_fd):
+                lists[name] = True
+        return lists
 
-    def names(self) -> list[str]:
-        """The lists that the task has, plain or compressed."""
-        return [name for name, field in LISTS.values() if field and self._is_there(name)]
-
-    def is_packed(self, name: str) -> bool:
-        """Whether a list that is there is compressed."""
-        folder, file = self._place(name)
-        return not exists(file, self.folder(folder))
-
-    def _is_there(self, name: str) -> bool:
-        folder, file = self._place(name)
-        if folder and not exists(folder, self.directory):
-            return False
-        within = self.folder(folder)
-        return exists(file, within) or exists(f"{file}.gz", within)
-
-    def _place(self, name: str) -> tuple[str, str]:
-        folder, _, file = file_of(name, self._uuid).rpartition("/")
+    def _locate(self, name: str) -> tuple[str, str]:
+        folder, _, file = list_path(name, self._uuid).rpartition("/")
         return folder, file
-
-    def check(self) -> None:
-        """Raise LeaseLost when what was appended is not there for every reader."""
-        self._hold.check()
-        for name in self.lists:
-            self.check_list(name)
-
-    def check_list(self, name: str) -> None:
-        """The same for one list."""
-        self._hold.check_file(file_of(name, self._uuid), self.directory, self.lists[name].identity)
-
-    def check_folder(self, name: str) -> None:
-        """Raise LeaseLost when a directory inside the task's is not the one that is open."""
-        self._hold.check_file(name, self.directory, identity_of(os.fstat(self.folder(name))))
 
     # opening
 
     def open_all(self) -> None:
-        """Open every list that is there, and the index of the log."""
-        for name in self.names():
+        """Open every list of the task, and the index of the log."""
+        for name in self.find_lists():
             self.open(name)
-        if "messages" in self.lists:
+        if "messages" in self.logs:
             self.open_index()
 
     def open(self, name: str) -> AppendLog:
-        """Open a list for writing; it is made, or unpacked, if it must be."""
-        folder, file = self._place(name)
-        kind = next(kind for kind, (title, _) in LISTS.items() if title == name)
+        """Open a list for writing. It is created or decompressed if necessary."""
+        folder, file = self._locate(name)
         with disk_errors(f"{file} cannot be opened"):
-            within = self.folder(folder)
-            thaw(file, within)
-            list_file = AppendLog(file, kind, within, self._reporter(name))
-        self.names_changed = self.names_changed or list_file.created
-        self.lists[name] = list_file
-        return list_file
+            dir_fd = self.folder(folder)
+            unarchive_list(file, dir_fd)
+            append_log = AppendLog(file, KINDS[name], dir_fd, partial(self._report, name))
+        self.names_changed = self.names_changed or append_log.created
+        self.logs[name] = append_log
+        return append_log
 
     def folder(self, name: str) -> int:
-        """A handle on a directory inside the task's, made when it is first needed."""
+        """Return a descriptor of a directory inside the task's, which is created when it is first needed."""
         if not name:
-            return self.directory
+            return self._directory
         if name not in self._folders:
-            if not exists(name, self.directory):
-                make_private_directory(name, self.directory)
-                if self._durable:  # a line must not be there before the directory of what it names
-                    sync(self.directory)
-            self._folders[name] = open_directory(name, self.directory)
+            if not exists(name, self._directory):
+                make_private_directory(name, self._directory)
+                if self._durable:  # a line must not be on disk before the directory of the file that it names
+                    sync(self._directory)
+            self._folders[name] = open_directory(name, self._directory)
         return self._folders[name]
 
     def open_index(self) -> None:
-        """The index of the log, caught up; without one everything works, only slower."""
+        """Open the index of the log. Without it everything works, only slower."""
         self._close_index()
-        log_file = self.lists["messages"]
-        report = self._reporter("messages")
+        messages = self.logs["messages"]
         try:
-            self.index = open_index(
-                self.directory, log_file.source, log_file.size, lambda offset, why: report(log_file.name, offset, why)
-            )
+            self.index = open_index(self._directory, messages.source, messages.size, partial(self._report, "messages"))
         except OSError as error:
             log.warning("[uuid:%s] messages.idx cannot be written: %s", self._uuid[:8], error)
         else:
-            log_file.last = max(log_file.last, self.index.last.seq)
+            messages.last = max(messages.last, self.index.last.seq)
 
     def index_message(self, line: bytes, offset: int, message: Message) -> None:
-        """Take a message that was written at an offset into the index."""
+        """Add a message that was written at an offset to the index."""
         index = self.index
-        if index is None or max(index.last.end, 0) != offset:  # it has missed something
+        if index is None or index.last.end != offset:  # it lacks an earlier message
             self.open_index()
         else:
-            index.add(entry_of(line[:-1], offset, message.seq, index.last.tokens + message.tokens))
+            index.add(make_entry(line[:-1], offset, message.seq, index.last.tokens + message.tokens))
+
+    # checking
+
+    def check(self) -> None:
+        """Raise LeaseLost if what was appended is not visible to every reader."""
+        self._hold.check()
+        for name in self.logs:
+            self.check_list(name)
+
+    def check_list(self, name: str) -> None:
+        """Raise LeaseLost if the file of a list is not the one that is open."""
+        self._hold.check_file(list_path(name, self._uuid), self._directory, self.logs[name].identity)
+
+    def check_folder(self, name: str) -> None:
+        """Raise LeaseLost if a directory inside the task's is not the one that is open."""
+        self._hold.check_file(name, self._directory, get_identity(os.fstat(self.folder(name))))
+
+    def reopen_uncertain(self, *names: str) -> None:
+        """Read lists again after a write or sync that failed."""
+        for name in names:
+            append_log = self.logs.get(name)
+            if append_log is not None and append_log.uncertain:
+                with self._hold:
+                    self.check_list(name)
+                    append_log.reopen()
 
     # syncing and closing
 
-    def look_again(self, *names: str) -> None:
-        """After a doubtful write or sync of some lists: see what is there."""
-        for name in names:
-            list_file = self.lists.get(name)
-            if list_file is not None and list_file.doubtful:
-                with self._hold:
-                    self.check_list(name)
-                    list_file.look_again()
-
     def sync(self) -> None:
-        """What was appended is on the disk, and its names are."""
-        self.look_again(*self.lists)
+        """Write what was appended, and the names of new files, to the disk."""
+        self.reopen_uncertain(*self.logs)
         if self._durable:
-            for list_file in self.lists.values():
-                list_file.begin_sync()
-            for list_file in self.lists.values():
-                list_file.sync()
+            for append_log in self.logs.values():
+                append_log.start_sync()
+            for append_log in self.logs.values():
+                append_log.sync()
             if self.names_changed:
                 self._sync_names()
         if self.index is not None:
-            with suppress(OSError):  # an index that cannot be written is caught up on the next open
+            with suppress(OSError):  # the index is caught up by the next open
                 self.index.flush()
 
     def _sync_names(self) -> None:
         try:
-            for folder in (*self._folders.values(), self.directory):
+            for folder in (*self._folders.values(), self._directory):
                 sync(folder)
         except OSError as error:
             raise OutcomeUnknown(f"The directory of {self._uuid} could not be synced: {error.strerror}.") from error
         self.names_changed = False
 
     def close(self) -> None:
-        """Let go of all but the task's own directory."""
-        for list_file in self.lists.values():
-            list_file.close()
+        """Close everything but the task's own directory."""
+        for append_log in self.logs.values():
+            append_log.close()
         self._close_index()
         for folder in self._folders.values():
             os.close(folder)
@@ -170,13 +164,3 @@ class TaskFiles:
         if self.index is not None:
             os.close(self.index.fd)
             self.index = None
-
-    @property
-    def _durable(self) -> bool:
-        return self._store.options.durability != "os"
-
-    def _reporter(self, name: str) -> Callable[[str, int, str], None]:
-        def report(file: str, offset: int, reason: str) -> None:  # noqa: ARG001
-            self._store.report(self._store.problem(self._uuid, name, offset, reason))
-
-        return report

@@ -28,7 +28,7 @@ from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, OutcomeUnknow
 from orihon.records import Metadata, Status, TaskRow
 from orihon.stores import mounts
 from orihon.stores.base import GroupBy, Lease, Options, Query, Totals
-from orihon.stores.files import identity_at, warn_if_open
+from orihon.stores.files import find_identity, warn_if_open
 from orihon.stores.liveness import is_alive
 from orihon.stores.sql import reserve, rows
 from orihon.stores.sql.database import Database
@@ -76,7 +76,7 @@ class SqliteStore(FencedStore):
             opened.callback(self.reader.close)
             self.renewer = Database(path)
             opened.pop_all()
-        self._opened = {file: identity_at(file) for file in (str(path), f"{path}-wal") if identity_at(file)}
+        self._opened = {file: find_identity(file) for file in (str(path), f"{path}-wal") if find_identity(file)}
         self.reserve = path.with_name(f"{path.name}-reserve")
         reserve.keep(self.reserve)
 
@@ -197,7 +197,7 @@ class SqliteStore(FencedStore):
 
     def is_in_place(self) -> bool:
         """Whether the file and its log are still those that are open; SQLite goes on with files that were removed."""
-        return all(identity_at(file) == identity for file, identity in self._opened.items())
+        return all(find_identity(file) == identity for file, identity in self._opened.items())
 
     def _check_task(self, uuid: str) -> None:
         if not self.reader.all("SELECT 1 FROM tasks WHERE uuid = ?", validate_task_id(uuid)):
