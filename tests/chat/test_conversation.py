@@ -305,12 +305,12 @@ class TestRegistry:
         assert registry.list_conversations(engine, tmp_path / "elsewhere") == []
         assert len(registry.list_conversations(engine)) == 3
         assert registry.find(engine, tmp_path).name == "two words"
-        assert registry.find(engine, tmp_path, "日本語の会話").replies == 1
+        assert registry.find(engine, tmp_path, "日本語の会話").row.llm_call_count == 1
 
     def test_found_again(self, engine, tmp_path):
         with registry.start(engine, tmp_path, name="日本語の会話") as talk:
             exchange(talk, "One", "1")
-        assert registry.find(engine, tmp_path, talk.conversation_id[:8]).status == "paused"
+        assert registry.find(engine, tmp_path, talk.conversation_id[:8]).row.status == "paused"
         with registry.resume(engine, talk.conversation_id) as again:
             assert (again.name, again.workspace, texts(again)) == ("日本語の会話", tmp_path, ["One", "1"])
 

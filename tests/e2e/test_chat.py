@@ -122,7 +122,7 @@ def test_a_session(desk):
         assert terminal.ended() == 0
         asked = [request.messages[-1]["content"] for request in server.model.requests]
     assert asked[-2:] == ["break かご.py it", "one\ntwo\nthree"]
-    assert {one.status for one in desk.listed()} == {"paused"}
+    assert {one.row.status for one in desk.listed()} == {"paused"}
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ GONE = """
 import sys, termios
 from pathlib import Path
 from orihon.chat.terminal.ui_terminal import TerminalUI
-from orihon.chat.terminal.i18n import Texts
+from orihon.chat.i18n import Texts
 
 def gone(*_):
     raise {error}(5, "Input/output error")
@@ -272,7 +272,7 @@ def test_signals(desk, number, busy):
         # Python loses a signal that arrives during a finaliser; then the server's timeout ends the process
         assert terminal.ended(2 * SILENCE) == 128 + number
     (one,) = desk.listed()
-    assert one.status == "paused"
+    assert one.row.status == "paused"
     assert desk.log()[:2] == [("user", "first"), ("assistant", "One.")]
 
 

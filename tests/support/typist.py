@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from orihon.agent.queue import Job
+from orihon.chat.i18n import Texts
 from orihon.chat.terminal.commands import run_session
-from orihon.chat.terminal.i18n import Texts
 from orihon.chat.terminal.session import resume_session, start_session
 
 

@@ -213,16 +213,11 @@ class Checkpoints:
 
 def _make_checkpoint(event: Event) -> Checkpoint:
     data = event.data
-    files = data.get("files")
+    tag, label, files = str(data.get("tag", "")), str(data.get("label", "")), data.get("files")
     return Checkpoint(
-        event=event.id,
-        after=event.after,
-        tag=str(data.get("tag", "")),
-        label=str(data.get("label", "")),
-        commit=data["commit"],
-        files=files if isinstance(files, int) else 0,
-        timestamp=event.timestamp,
-    )
+        event=event.id, after=event.after, tag=tag, label=label, commit=data["commit"],
+        files=files if isinstance(files, int) else 0, timestamp=event.timestamp,
+    )  # fmt: skip
 
 
 def open_checkpoints(conversation: Conversation) -> Checkpoints | None:

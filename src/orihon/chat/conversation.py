@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 
@@ -33,6 +33,7 @@ from orihon.records import Blob, Event, Message, Summary, Usage
 from orihon.stores.base import Store
 from orihon.task.branches import Keep
 from orihon.task.task import Task
+from orihon.terminal import Language
 
 MAX_ENTRIES = 10_000
 HIDDEN_AT_ONCE = 100  # entries, so that the view does not change with every reply
@@ -54,7 +55,6 @@ class Conversation:
 
     @property
     def conversation_id(self) -> str:
-        """The id of the task."""
         return self.task.uuid
 
     # messages of the user
@@ -101,7 +101,7 @@ class Conversation:
     def cancel(self, received: str = "") -> None:
         """Cancel the current reply. The part that was received stays, and the history stays valid."""
         self._cancel_calls()
-        newest = self.newest
+        newest = self.find_newest()
         if newest is None or newest.role == "assistant":
             return
         if received.strip() or newest.role == "user":
@@ -125,7 +125,6 @@ class Conversation:
 
     @property
     def is_in_tangent(self) -> bool:
-        """Whether a tangent is open."""
         return bool(self.tangents)
 
     @property
@@ -154,7 +153,6 @@ class Conversation:
 
     @property
     def store(self) -> Store:
-        """The store of the task."""
         return self.task.lease.store
 
     @property
@@ -210,7 +208,6 @@ class Conversation:
 
     @property
     def state(self) -> State:
-        """The state of the view."""
         return self.task.history.view.state
 
     @property
@@ -220,18 +217,12 @@ class Conversation:
 
     @property
     def last(self) -> int:
-        """The number of the last message."""
         return self.task.history.last
 
-    @property
-    def newest(self) -> Message | None:
-        """The newest visible message."""
-        return next(self.task.history.backwards(self.visible), None)
-
-    @property
-    def last_prompt(self) -> Message | None:
-        """The newest visible message of the user."""
-        return next((message for message in self.task.history.backwards(self.visible) if message.role == "user"), None)
+    def find_newest(self, role: str = "") -> Message | None:
+        """Return the newest visible message, perhaps of one role."""
+        messages = self.task.history.backwards(self.visible)
+        return next((message for message in messages if role in {"", message.role}), None)
 
     @property
     def undoable(self) -> tuple[Undo, ...]:
@@ -239,9 +230,8 @@ class Conversation:
         return self.task.history.view.undoable
 
     @property
-    def language(self) -> str:
-        """The language of the conversation."""
-        return self.task.history.language
+    def language(self) -> Language:
+        return cast("Language", self.task.history.language)
 
     @property
     def mcp_enabled(self) -> bool:

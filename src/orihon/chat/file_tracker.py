@@ -9,7 +9,7 @@ answer. If an old content is unknown, the change is reported without a diff.
 
     tracker = FileLineTracker(workspace)
     with Toolbox(place, on_event=tracker.handle_event) as box: …
-    text = describe_changes(tracker.collect_changes(), "en")  # for the agent, before its next turn
+    text = describe_changes(tracker.collect_changes(), Texts("en"))  # for the agent, before its next turn
     save(conversation, tracker.export())  # and after a resume: load(conversation, tracker)
 """
 
@@ -28,6 +28,7 @@ from orihon.agent.tools.diff import Difference, compute_diff, count_lines
 from orihon.agent.tools.events import MAX_BYTES, FileSeen, ProgramRan
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat.conversation import Conversation
+from orihon.chat.i18n import Texts
 from orihon.chat.workspace_files import open_path
 from orihon.context.sticky import shown_path
 from orihon.errors import ToolError
@@ -41,30 +42,12 @@ NOTE = "file_line_tracker"
 MISSING = ""  # the hash of a file that does not exist
 
 Author = Literal["agent", "user"]
-FindContent = Callable[[str, str], bytes | None]  # by path and SHA-256
+FindContent = Callable[[str], bytes | None]  # by path; a content with another hash is ignored
 
 _SPECIFIED_NAMES = {
     "lines_at_previous_write": "prev_fswrite_lines",
     "lines_before_write": "before_fswrite_lines",
     "lines_after_write": "after_fswrite_lines",
-}
-_TEXTS = {
-    "en": {
-        "user": "Files that you know were changed outside this conversation. What you remember is out of date:\n",
-        "agent": "Files that you know changed while one of your commands was running:\n",
-        "missing": "{}: deleted, or no longer readable\n",
-        "unknown": "{}: changed; read it again to see how\n",
-        "known": "{}: {:,} lines added, {:,} removed\n{}\n",
-        "more": "These files changed too, but their diffs do not fit here; read them again when you need them: {}\n",
-    },
-    "ja": {
-        "user": "既知のファイルがこの会話の外で変更されました。記憶している内容は古くなっています:\n",
-        "agent": "コマンドの実行中に、既知のファイルが変更されました:\n",
-        "missing": "{}: 削除されたか、読み取れなくなりました\n",
-        "unknown": "{}: 変更されました。内容は読み直して確認してください\n",
-        "known": "{}: {:,} 行追加、{:,} 行削除\n{}\n",
-        "more": "次のファイルも変更されましたが、差分は省略します。必要に応じて読み直してください: {}\n",
-    },
 }
 
 
@@ -104,7 +87,7 @@ class FileLineTracker:
 
     def __init__(self, workspace: Workspace, *, find_content: FindContent | None = None) -> None:
         self.workspace = workspace
-        self._find_content = find_content or (lambda _path, _sha256: None)
+        self._find_content = find_content or (lambda _: None)
         self._files: OrderedDict[str, FileLines] = OrderedDict()
         self._marks: dict[str, tuple[int, ...]] = {}  # of files whose content the agent knows
         self._unknown: dict[str, _Unknown] = {}
@@ -220,7 +203,7 @@ class FileLineTracker:
         """Return the changes from a known content; None if either content is unknown."""
         old = b"" if sha256 == MISSING else self._contents.get(sha256)
         if old is None:
-            old = self._find_content(path, sha256)
+            old = self._find_content(path)
             old = old if old is not None and _hash(old) == sha256 else None
         return None if old is None or data is None else compute_diff(old, data)
 
@@ -265,31 +248,33 @@ def load(conversation: Conversation, tracker: FileLineTracker) -> None:
     tracker.restore(conversation.load_value(NOTE))
 
 
-def describe_changes(changes: Sequence[TrackedChange], language: str) -> str:
+def describe_changes(changes: Sequence[TrackedChange], texts: Texts) -> str:
     """Return a text of limited length for the agent; empty if there are no changes."""
-    texts = _TEXTS[language]
-    parts: list[str] = []
+    lines: list[str] = []
     room, left_out = MAX_TEXT_CHARS, []
     for author in ("user", "agent"):
-        descriptions = [(change.path, _describe(change, texts)) for change in changes if change.by == author]
+        descriptions = [
+            (shown_path(change.path), _describe(change, texts)) for change in changes if change.by == author
+        ]
         if descriptions:
-            parts.append(texts[author])
+            lines.append(texts(f"changed by {author}"))
         for path, description in descriptions:
             if len(description) <= room:
-                parts.append(description)
+                lines.append(description)
                 room -= len(description)
             else:
-                left_out.append(shown_path(path))
+                left_out.append(path)
     if left_out:
         names = left_out[:MAX_NAMES] + ([f"… ({len(left_out) - MAX_NAMES:,})"] if len(left_out) > MAX_NAMES else [])
-        parts.append(texts["more"].format(", ".join(names)))
-    return "".join(parts)
+        lines.append(texts("more files changed", paths=", ".join(names)))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _describe(change: TrackedChange, texts: Mapping[str, str]) -> str:
+def _describe(change: TrackedChange, texts: Texts) -> str:
     path, difference = shown_path(change.path), change.difference
     if change.is_missing:
-        return texts["missing"].format(path)
+        return texts("file missing", path=path)
     if difference is None or not difference.text:
-        return texts["unknown"].format(path)
-    return texts["known"].format(path, difference.added, difference.removed, difference.text)
+        return texts("file changed", path=path)
+    counts = texts("lines changed", path=path, added=difference.added, removed=difference.removed)
+    return f"{counts}\n{difference.text}"

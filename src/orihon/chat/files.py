@@ -8,7 +8,6 @@ files.end_turn("the user's message")
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from orihon.chat import file_tracker
 from orihon.chat.checkpoints import Checkpoints, open_checkpoints
 from orihon.chat.conversation import Conversation
 from orihon.chat.file_tracker import FileLineTracker, describe_changes
+from orihon.chat.i18n import Texts
 from orihon.chat.sticky_files import StickyFiles
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.errors import OrihonError, UsageError
@@ -61,8 +61,9 @@ class ConversationFiles:
         """Update the sticky files, and tell the model which files changed. This is a check of the loop."""
         if self.sticky.declared:
             self.sticky.refresh()
-        if text := describe_changes(self.tracker.collect_changes(), self.conversation.language):
-            task.add("user", text)
+        changes = self.tracker.collect_changes()
+        if changes:
+            task.add("user", describe_changes(changes, Texts(self.conversation.language)))
 
     def end_turn(self, prompt: str) -> None:
         """Store what the model knows of files, and take the checkpoint of the turn."""
@@ -91,10 +92,8 @@ class ConversationFiles:
             "checkpoint_manager": None if points is None else {"checkpoints": points},
         }
 
-    def _find_content(self, path: str, sha256: str) -> bytes | None:
-        """Return a file as the model knew it, if the last checkpoint has it."""
-        data = self.checkpoints.read_file(path) if self.checkpoints is not None else None
-        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
+    def _find_content(self, path: str) -> bytes | None:
+        return self.checkpoints.read_file(path) if self.checkpoints is not None else None
 
     def _report(self, error: OrihonError) -> None:
         self.conversation.notify(f"{error.message} {error.hint}")

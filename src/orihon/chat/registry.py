@@ -41,18 +41,13 @@ class ConversationListing(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     name: str
     directory: str
-    status: str
-    created_at: str
-    updated_at: str
-    replies: int
-    tokens: int
-    mcp_enabled: bool = True
+    mcp_enabled: bool
+    row: TaskRow
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """A message that contains the text of a search."""
 
-    uuid: str
     name: str
     seq: int
     role: str
@@ -101,7 +96,7 @@ def list_conversations(
     rows = engine.rows(Query(status=("running", "paused", "failed"), user=user))
     rows = (row for row in rows if row.task_type == TYPE and repo in {None, row.repo})
     listings = [_make_listing(engine.store, row) for row in rows]
-    return sorted(listings, key=lambda listing: listing.updated_at, reverse=True)
+    return sorted(listings, key=lambda listing: listing.row.updated_at or listing.row.created_at, reverse=True)
 
 
 def find(engine: Engine, directory: Path, name: str = "", *, user: str | None = None) -> ConversationListing:
@@ -132,7 +127,7 @@ def search(
             if index < 0 or message.role == "system":
                 continue
             excerpt = " ".join(message.text[max(0, index - CONTEXT_CHARS) : index + len(text) + CONTEXT_CHARS].split())
-            yield SearchHit(uuid=listing.uuid, name=listing.name, seq=message.seq, role=message.role, text=excerpt)
+            yield SearchHit(name=listing.name, seq=message.seq, role=message.role, text=excerpt)
             limit -= 1
             if not limit:
                 return
@@ -205,10 +200,6 @@ def _make_listing(store: Store, row: TaskRow) -> ConversationListing:
         uuid=row.uuid,
         name=str(about.get("name", row.task_id)),
         directory=str(about.get("directory", "")),
-        status=row.status,
-        created_at=row.created_at,
-        updated_at=row.updated_at or row.created_at,
-        replies=row.llm_call_count,
-        tokens=row.total_tokens,
         mcp_enabled=bool(about.get("mcp_enabled", True)),
+        row=row,
     )

@@ -8,7 +8,7 @@ task gets an event only if a text has changed. The task stores the list and the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -69,19 +69,11 @@ class StickyChanges(msgspec.Struct, frozen=True, kw_only=True):
 class StickyFiles:
     """The sticky files of one task. The task stores the declared entries, so they survive a resume."""
 
-    def __init__(
-        self,
-        task: Task,
-        workspace: Workspace,
-        *,
-        share: float = DEFAULT_SHARE,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, task: Task, workspace: Workspace, *, share: float = DEFAULT_SHARE) -> None:
         if not 0 < share <= STICKY_SHARE:
             hint = f"Give a share above 0 and at most {STICKY_SHARE}."
             raise UsageError(f"Sticky files cannot have {share!a:.40} of the window.", hint=hint)
         self.task, self.workspace, self.share = task, workspace, share
-        self.environ = os.environ if environ is None else environ
         self._weighed: Weighed = {file.path: (file.mark, file) for file in task.sticky_files.files}
 
     @property
@@ -114,7 +106,7 @@ class StickyFiles:
         if entry.startswith("/") and os.path.isdir(entry):  # noqa: PTH112 - entries are texts
             hint = "Only single files outside the workspace can be sticky. Give the absolute path of one."
             raise UsageError(f"{entry} is a directory outside the workspace.", hint=hint)
-        if not force and not resolve_paths(entry, self.workspace, self.environ):
+        if not force and not resolve_paths(entry, self.workspace):
             hint = (
                 f"Check the path, relative to {self.workspace.root}, or use force for a file that does not exist yet."
             )
@@ -126,7 +118,7 @@ class StickyFiles:
         if entry in self.declared:
             return self._update([other for other in self.declared if other != entry])
         for other in self.declared:
-            if entry in resolve_paths(other, self.workspace, self.environ):
+            if entry in resolve_paths(other, self.workspace):
                 raise UsageError(f"{entry} is sticky because of {other}.", hint=f"Remove {other}.")
         known = ", ".join(self.declared) or "nothing"
         raise UsageError(f"{entry} is not sticky.", hint=f"Declared: {known}.")
@@ -155,7 +147,7 @@ class StickyFiles:
         window_tokens = self.task.history.limit
         fitting = _Fitting(self.task, self.workspace, int(self.share * window_tokens), self._weighed)
         for entry in declared:
-            paths = resolve_paths(entry, self.workspace, self.environ)
+            paths = resolve_paths(entry, self.workspace)
             if not paths:
                 fitting.leave_out(entry, "matches no file")
             for path in paths:

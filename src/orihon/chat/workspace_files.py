@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -67,7 +67,7 @@ def parse_entry(text: str, workspace: Workspace) -> str:
     return "/".join(names) or "."
 
 
-def resolve_paths(entry: str, workspace: Workspace, environ: Mapping[str, str]) -> list[str]:
+def resolve_paths(entry: str, workspace: Workspace) -> list[str]:
     """Return the paths that an entry means, in order; none if it matches nothing."""
     if entry.startswith("/"):
         return [entry] if os.path.lexists(entry) else []
@@ -75,27 +75,27 @@ def resolve_paths(entry: str, workspace: Workspace, environ: Mapping[str, str]) 
         with workspace.locate(entry) as place:
             mode = os.stat(place.name or ".", dir_fd=place.dir_fd, follow_symlinks=False).st_mode
     except (ToolError, FileNotFoundError):
-        return _match_pattern(entry, workspace, environ)
+        return _match_pattern(entry, workspace)
     except OSError:
         return [entry]  # it exists; opening it reports the problem
-    return _list_below(entry, workspace, environ) if stat.S_ISDIR(mode) else [entry]
+    return _list_below(entry, workspace) if stat.S_ISDIR(mode) else [entry]
 
 
-def _match_pattern(entry: str, workspace: Workspace, environ: Mapping[str, str]) -> list[str]:
+def _match_pattern(entry: str, workspace: Workspace) -> list[str]:
     wildcard = _WILDCARD.search(entry)
     if wildcard is None:  # such as a link that leads outside
         return [entry] if os.path.lexists(Path(workspace.root, entry)) else []
     try:
         pattern = compile_glob(entry)
-        paths = _list_below(entry[: wildcard.start()].rpartition("/")[0] or ".", workspace, environ)
+        paths = _list_below(entry[: wildcard.start()].rpartition("/")[0] or ".", workspace)
     except (GlobError, ToolError):
         return []
     return [path for path in paths if pattern.matches(path)]
 
 
-def _list_below(directory: str, workspace: Workspace, environ: Mapping[str, str]) -> list[str]:
+def _list_below(directory: str, workspace: Workspace) -> list[str]:
     with workspace.open_directory(directory) as (fd, path):
-        return sorted(iter_files(workspace, path, fd, environ))
+        return sorted(iter_files(workspace, path, fd, os.environ))
 
 
 @contextmanager

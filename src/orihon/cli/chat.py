@@ -14,8 +14,8 @@ import click
 from orihon.agent.queue import Job
 from orihon.agent.signals import install_handler
 from orihon.chat import registry
-from orihon.chat.terminal.i18n import Texts, format_listings
-from orihon.chat.terminal.ui import PipeUI
+from orihon.chat.i18n import Texts
+from orihon.chat.terminal.ui import PipeUI, format_listings
 from orihon.cli import leave
 from orihon.cli.jobs import job, some_options
 from orihon.cli.output import say, say_line

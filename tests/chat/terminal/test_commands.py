@@ -9,8 +9,8 @@ import pytest
 
 import orihon
 from orihon.chat import registry
+from orihon.chat.i18n import Texts
 from orihon.chat.terminal.commands import COMMANDS
-from orihon.chat.terminal.i18n import Texts
 from orihon.settings.schema import McpServer, Settings
 from support.typist import Table, Typist, messages
 
@@ -294,7 +294,7 @@ class TestConversations:
         assert face.shown[2].startswith("This is first (")
         assert face.shown[3] == "[2] > a\n[3] One."
         assert face.errors[0][0] == "That conversation is open already."
-        assert {one.status for one in registry.list_conversations(engine)} == {"paused"}
+        assert {one.row.status for one in registry.list_conversations(engine)} == {"paused"}
 
     def test_not_found(self, table):
         face = table.sit("/resume nothing", "/name")

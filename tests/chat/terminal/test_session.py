@@ -11,9 +11,9 @@ import orihon
 from orihon.chat import model_info, registry
 from orihon.chat.conversation import STOPPED
 from orihon.chat.history_entries import CANCELLED
+from orihon.chat.i18n import Texts
 from orihon.chat.terminal import ui_terminal
 from orihon.chat.terminal.commands import complete, complete_path
-from orihon.chat.terminal.i18n import Texts
 from orihon.chat.terminal.session import show_warnings
 from orihon.chat.terminal.ui import PipeUI
 from orihon.chat.terminal.ui_terminal import InputHistory, find_history

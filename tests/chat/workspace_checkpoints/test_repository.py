@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from orihon.chat.workspace_checkpoints import MAX_FILE_BYTES, FileChange, WorkspaceCheckpoints, check_workspace
+from orihon.chat.workspace_checkpoints import FileChange, WorkspaceCheckpoints
 from orihon.chat.workspace_checkpoints.git import OLDEST
-from orihon.chat.workspace_checkpoints.repository import lock_repository
+from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, lock_repository
 from orihon.chat.workspace_checkpoints.restore import Restore
-from orihon.chat.workspace_checkpoints.snapshot import hash_blob
+from orihon.chat.workspace_checkpoints.root import check_workspace
+from orihon.chat.workspace_checkpoints.worktree import hash_blob
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from orihon.testing.faults import Child, in_child
 from support.worktrees import fingerprint, git, picture, put, world

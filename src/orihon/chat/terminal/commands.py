@@ -1,6 +1,7 @@
 """What the user types: messages and slash commands.
 
-`COMMANDS` is the table of commands. To add one, add a function, a row, and its `help` text in both languages.
+`COMMANDS` is the table of commands. To add one, add a function, a row, its `help` text in both languages, and its
+arguments in `_complete_argument`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from orihon.chat import document, registry
 from orihon.chat.checkpoints import ENABLED, Checkpoint, Checkpoints
 from orihon.chat.conversation import STOPPED
 from orihon.chat.sticky_files import StickyChanges, StickyListing, StickyRow
-from orihon.chat.terminal.i18n import format_listings
 from orihon.chat.terminal.session import ChatSession, defer_interrupt, make_system_prompt
+from orihon.chat.terminal.ui import format_listings
 from orihon.chat.workspace_checkpoints import RestoreResult
 from orihon.errors import LeaseLost, OrihonError, UsageError
 from orihon.terminal import duration
@@ -30,8 +31,6 @@ MAX_SCANNED = 5000  # names in one directory
 FORCE = "--force "
 _TANGENT_END = re.compile(r"end(?:\s+(none|tail|summary))?")
 _TANGENT_FROM = re.compile(r"from\s+(\S+)")
-_RESTORE = re.compile(r"(\S+)(?:\s+(--hard))?")
-_DIFF = re.compile(r"(\S+)(?:\s+(\S+))?")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -40,12 +39,11 @@ class Leave(Exception):
 
 
 class Command(NamedTuple):
-    """A slash command. `complete` returns full arguments; those that do not match the typed text are left out."""
+    """A slash command."""
 
     name: str
     arguments: str
     run: Callable[[ChatSession, str], None]
-    complete: Callable[[ChatSession, str], Iterable[str]] = lambda _chat, _text: ()
 
 
 def run_session(chat: ChatSession) -> int:
@@ -99,8 +97,7 @@ def complete(chat: ChatSession, text: str) -> list[tuple[str, int]]:
     if not space:
         lines = [command.name for command in COMMANDS if command.name.startswith(name)]
     else:
-        command = _BY_NAME.get(name)
-        arguments = command.complete(chat, argument) if command is not None else ()
+        arguments = _complete_argument(chat, name, argument)
         lines = [f"{name} {full}" for full in arguments if full.startswith(argument)]
     return [(line, len(text)) for line in lines]
 
@@ -123,41 +120,31 @@ def _scan(directory: Path, prefix: str) -> Iterator[str]:
                 yield f"{entry.name}/" if entry.is_dir() else entry.name
 
 
-def _complete_file(chat: ChatSession, text: str) -> Iterable[str]:
-    return complete_path(text, chat.directory)
-
-
-def _complete_name(chat: ChatSession, _: str) -> Iterable[str]:
-    return [listing.name for listing in registry.list_conversations(chat.engine, chat.directory, user=chat.user)]
-
-
-def _complete_command(_: ChatSession, __: str) -> Iterable[str]:
-    return [command.name for command in COMMANDS] + [command.name[1:] for command in COMMANDS]
-
-
-def _complete_tangent(chat: ChatSession, _: str) -> Iterable[str]:
-    ends = ["end", "end none", "end tail", "end summary"] if chat.conversation.is_in_tangent else []
-    return [*ends, "from ", "back"]
-
-
-def _complete_model(chat: ChatSession, _: str) -> Iterable[str]:
-    llm = chat.setup.settings.llm
-    return [f"{name}:{getattr(llm, name).model}" for name in ("openai", "ollama", "lmstudio", "anthropic")]
-
-
-def _complete_checkpoint(chat: ChatSession, _: str) -> Iterable[str]:
-    points = chat.files.checkpoints.list_checkpoints() if chat.files.checkpoints is not None else []
-    tags = [point.tag for point in points]
-    full = [f"{name} {tag}" for name in ("expand", "diff", "restore") for tag in tags]
-    return [*_CHECKPOINT_COMMANDS, *full, *(f"restore {tag} --hard" for tag in tags)]
-
-
-def _complete_context(chat: ChatSession, argument: str) -> Iterable[str]:
-    verb, space, text = argument.partition(" ")
-    if not space:
-        return ["add ", "remove ", "show"]
-    entries = {"add": complete_path(text, chat.directory), "remove": chat.files.sticky.declared}.get(verb, ())
-    return [f"{verb} {entry}" for entry in entries]
+def _complete_argument(chat: ChatSession, name: str, text: str) -> Iterable[str]:  # noqa: PLR0911 - one per command
+    """Return full arguments of a command; those that do not match the typed text are left out later."""
+    match name:
+        case "/help":
+            return [command.name for command in COMMANDS] + [command.name[1:] for command in COMMANDS]
+        case "/save" | "/load":
+            return complete_path(text, chat.directory)
+        case "/resume":
+            return [item.name for item in registry.list_conversations(chat.engine, chat.directory, user=chat.user)]
+        case "/model":
+            llm = chat.setup.settings.llm
+            return [f"{name}:{getattr(llm, name).model}" for name in ("openai", "ollama", "lmstudio", "anthropic")]
+        case "/tangent":
+            ends = ["end", "end none", "end tail", "end summary"] if chat.conversation.is_in_tangent else []
+            return [*ends, "from ", "back"]
+        case "/checkpoint":
+            points = chat.files.checkpoints.list_checkpoints() if chat.files.checkpoints is not None else []
+            full = [f"{verb} {point.tag}" for verb in ("expand", "diff", "restore") for point in points]
+            verbs = ["list", "expand", "diff", "restore", "clean", "on", "off"]
+            return [*verbs, *full, *(f"restore {point.tag} --hard" for point in points)]
+        case "/context":
+            verb, space, path = text.partition(" ")
+            entries = {"add": complete_path(path, chat.directory), "remove": chat.files.sticky.declared}.get(verb, ())
+            return [f"{verb} {entry}" for entry in entries] if space else ["add ", "remove ", "show"]
+    return ()
 
 
 # commands that show something
@@ -245,7 +232,7 @@ def _rewind(chat: ChatSession, argument: str) -> None:
     if argument:
         seq = _parse_number(chat, argument)
     else:
-        prompt = chat.conversation.last_prompt
+        prompt = chat.conversation.find_newest("user")
         if prompt is None:
             raise UsageError(chat.texts("empty"))
         seq = prompt.seq - 1
@@ -299,7 +286,7 @@ def _end_tangent(chat: ChatSession, keep: str) -> None:
 
 
 def _retry(chat: ChatSession, _: str) -> None:
-    newest, task = chat.conversation.newest, chat.conversation.task
+    newest, task = chat.conversation.find_newest(), chat.conversation.task
     if newest is not None and newest.role == "assistant" and newest.text.endswith(STOPPED):
         task.rewind(newest.seq - 1)
     elif not task.wants_reply():
@@ -383,13 +370,35 @@ def _format_sticky_row(row: StickyRow) -> str:
 
 
 def _checkpoint(chat: ChatSession, argument: str) -> None:
-    name, _, rest = argument.partition(" ")
-    run = _CHECKPOINT_COMMANDS.get(name)
-    if run is not None:
-        run(chat, rest.strip())
-    else:
-        point = _get_checkpoints(chat).take(argument)
-        chat.ui.note(chat.texts("checkpoint", tag=point.tag, label=point.label))
+    verb, _, rest = argument.partition(" ")
+    rest = rest.strip()
+    if verb in {"on", "off"}:
+        chat.conversation.set_notes(**{ENABLED: verb == "on"})
+        chat.files.open_checkpoints()
+        chat.ui.note(chat.texts(f"checkpoints {verb}"))
+        return
+    checkpoints = _get_checkpoints(chat)
+    match verb:
+        case "list":
+            _show_checkpoints(chat, checkpoints.list_checkpoints())
+        case "expand":
+            turn = _match_checkpoint(chat, ".+", rest)[0]
+            _show_checkpoints(chat, checkpoints.list_checkpoints(turn) or [checkpoints.find(turn)])
+        case "diff":
+            names = _match_checkpoint(chat, r"(\S+)(?:\s+(\S+))?", rest)
+            chat.ui.show(checkpoints.diff(names[1], names[2] or "") or chat.texts("no difference"))
+        case "restore":
+            names = _match_checkpoint(chat, r"(\S+)(?:\s+(--hard))?", rest)
+            with defer_interrupt():
+                result = checkpoints.restore(names[1], hard=bool(names[2]))
+            chat.files.reload_tracker()
+            chat.ui.note(chat.texts("restored", tag=names[1]))
+            _show_restored(chat, result)
+        case "clean":
+            chat.ui.note(chat.texts("cleaned", count=checkpoints.clean()))
+        case _:
+            point = checkpoints.take(argument)
+            chat.ui.note(chat.texts("checkpoint", tag=point.tag, label=point.label))
 
 
 def _get_checkpoints(chat: ChatSession) -> Checkpoints:
@@ -398,56 +407,19 @@ def _get_checkpoints(chat: ChatSession) -> Checkpoints:
     return chat.files.checkpoints
 
 
-def _match_checkpoint(chat: ChatSession, pattern: re.Pattern[str], argument: str) -> re.Match[str]:
-    match = pattern.fullmatch(argument)
+def _match_checkpoint(chat: ChatSession, pattern: str, argument: str) -> re.Match[str]:
+    match = re.fullmatch(pattern, argument)
     if match is None:
         raise UsageError(chat.texts("which checkpoint"), hint=chat.texts("which checkpoint hint"))
     return match
 
 
-def _list_checkpoints(chat: ChatSession, _: str) -> None:
-    _show_checkpoints(chat, _get_checkpoints(chat).list_checkpoints())
-
-
-def _expand_checkpoint(chat: ChatSession, argument: str) -> None:
-    turn = _match_checkpoint(chat, re.compile(".+"), argument)[0]
-    checkpoints = _get_checkpoints(chat)
-    _show_checkpoints(chat, checkpoints.list_checkpoints(turn) or [checkpoints.find(turn)])
-
-
 def _show_checkpoints(chat: ChatSession, points: Sequence[Checkpoint]) -> None:
-    lines = [
-        chat.texts(
-            "checkpoint row", tag=point.tag, label=point.label, files=point.files,
-            when=point.timestamp[:16].replace("T", " "),
-        )
-        for point in points[-MAX_CHECKPOINTS:]
-    ]  # fmt: skip
+    lines = []
+    for point in points[-MAX_CHECKPOINTS:]:
+        when = point.timestamp[:16].replace("T", " ")
+        lines.append(chat.texts("checkpoint row", tag=point.tag, label=point.label, files=point.files, when=when))
     chat.ui.show("\n".join(lines) or chat.texts("no checkpoints"))
-
-
-def _diff_checkpoint(chat: ChatSession, argument: str) -> None:
-    match = _match_checkpoint(chat, _DIFF, argument)
-    chat.ui.show(_get_checkpoints(chat).diff(match[1], match[2] or "") or chat.texts("no difference"))
-
-
-def _restore_checkpoint(chat: ChatSession, argument: str) -> None:
-    match = _match_checkpoint(chat, _RESTORE, argument)
-    with defer_interrupt():
-        result = _get_checkpoints(chat).restore(match[1], hard=bool(match[2]))
-    chat.files.reload_tracker()
-    chat.ui.note(chat.texts("restored", tag=match[1]))
-    _show_restored(chat, result)
-
-
-def _clean_checkpoints(chat: ChatSession, _: str) -> None:
-    chat.ui.note(chat.texts("cleaned", count=_get_checkpoints(chat).clean()))
-
-
-def _enable_checkpoints(chat: ChatSession, *, enabled: bool) -> None:
-    chat.conversation.set_notes(**{ENABLED: enabled})
-    chat.files.open_checkpoints()
-    chat.ui.note(chat.texts("checkpoints on" if enabled else "checkpoints off"))
 
 
 def _show_restored(chat: ChatSession, result: RestoreResult) -> None:
@@ -463,34 +435,28 @@ def _format_paths(paths: Sequence[str]) -> str:
     return ", ".join(ascii(path)[1:-1] if not path.isprintable() else path for path in paths[:MAX_NAMES]) + more
 
 
-_CHECKPOINT_COMMANDS: dict[str, Callable[[ChatSession, str], None]] = {
-    "list": _list_checkpoints,
-    "expand": _expand_checkpoint,
-    "diff": _diff_checkpoint,
-    "restore": _restore_checkpoint,
-    "clean": _clean_checkpoints,
-    "on": lambda chat, _: _enable_checkpoints(chat, enabled=True),
-    "off": lambda chat, _: _enable_checkpoints(chat, enabled=False),
-}
-_CHECKPOINT_ARGUMENTS = "[LABEL] | list | expand N | diff N [M] | restore N [--hard] | clean | on | off"
 COMMANDS: tuple[Command, ...] = (
-    Command("/help", "[COMMAND]", _help, _complete_command),
+    Command("/help", "[COMMAND]", _help),
     Command("/compact", "[FOCUS]", _compact),
-    Command("/tangent", "[QUESTION] | from N | end [none|tail|summary] | back", _tangent, _complete_tangent),
+    Command("/tangent", "[QUESTION] | from N | end [none|tail|summary] | back", _tangent),
     Command("/rewind", "[N]", _rewind),
     Command("/undo", "", _undo),
-    Command("/checkpoint", _CHECKPOINT_ARGUMENTS, _checkpoint, _complete_checkpoint),
+    Command(
+        "/checkpoint",
+        "[LABEL] | list | expand N | diff N [M] | restore N [--hard] | clean | on | off",
+        _checkpoint,
+    ),
     Command("/retry", "", _retry),
-    Command("/context", "add [--force] PATH | remove PATH | show", _context, _complete_context),
+    Command("/context", "add [--force] PATH | remove PATH | show", _context),
     Command("/usage", "", _usage),
     Command("/transcript", "[N]", _transcript),
-    Command("/model", "[NAME]", _model, _complete_model),
+    Command("/model", "[NAME]", _model),
     Command("/tools", "", _tools),
     Command("/clear", "", _clear),
-    Command("/save", "FILE", _save, _complete_file),
-    Command("/load", "FILE", _load, _complete_file),
+    Command("/save", "FILE", _save),
+    Command("/load", "FILE", _load),
     Command("/list", "", _list),
-    Command("/resume", "NAME", _resume, _complete_name),
+    Command("/resume", "NAME", _resume),
     Command("/name", "", _name),
     Command("/quit", "", _quit),
 )

@@ -8,7 +8,7 @@ import msgspec
 
 from orihon.agent.loop import Limits, compute_cost
 from orihon.chat.conversation import Conversation
-from orihon.chat.terminal.i18n import Texts
+from orihon.chat.i18n import Texts
 from orihon.errors import ContextError
 from orihon.records import Usage
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from orihon._prompts import read
 from orihon.agent.loop import Limits, Loop, Step
 from orihon.agent.models import Model
 from orihon.agent.models.base import RESTART_NOTICE
@@ -23,8 +22,8 @@ from orihon.agent.run_setup import RunSetup
 from orihon.chat import registry
 from orihon.chat.conversation import Conversation
 from orihon.chat.files import ConversationFiles
+from orihon.chat.i18n import Texts
 from orihon.chat.model_info import find_context_length
-from orihon.chat.terminal.i18n import Texts
 from orihon.chat.terminal.meter import Meter
 from orihon.chat.terminal.ui import ChatUI
 from orihon.engine import Engine
@@ -219,8 +218,7 @@ def _make_setup(engine: Engine, job: Job, ui: ChatUI, *, user: str | None, mcp: 
 
 def make_system_prompt(setup: RunSetup, texts: Texts) -> str:
     """Return the system prompt of a conversation, followed by the one of the settings."""
-    prompts = (read(__package__, "system_prompt", texts.language), setup.settings.system_prompt)
-    return "\n\n".join(prompt.strip() for prompt in prompts if prompt.strip())
+    return "\n\n".join(filter(None, (texts.system_prompt, setup.settings.system_prompt.strip())))
 
 
 def get_model_name(config: TaskConfig) -> str:

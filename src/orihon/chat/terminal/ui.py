@@ -9,9 +9,11 @@ import os
 import signal
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TextIO
 
-from orihon.chat.terminal.i18n import Texts
+from orihon.chat.i18n import Texts
+from orihon.chat.registry import ConversationListing
 from orihon.terminal import printable
 
 
@@ -112,3 +114,21 @@ def make_hangup() -> SystemExit:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(null_fd, stream.fileno())
     return SystemExit(128 + signal.SIGHUP)
+
+
+def format_listings(listings: Sequence[ConversationListing], texts: Texts, *, current: str = "") -> str:
+    """Return conversations, one per line; the current one is marked."""
+    lines = []
+    for listing in listings:
+        row, is_current = listing.row, listing.uuid == current
+        values = {
+            "mark": "*" if is_current else "-",
+            "name": listing.name,
+            "uuid": listing.uuid[:8],
+            "updated": (row.updated_at or row.created_at)[:16].replace("T", " "),
+            "replies": row.llm_call_count,
+            "tokens": row.total_tokens,
+            "status": texts("in use") if row.status == "running" and not is_current else "",
+        }
+        lines.append(texts("listing", **values))
+    return "\n".join(lines) or texts("no conversations")

@@ -21,8 +21,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
+from orihon.chat.i18n import Texts
 from orihon.chat.registry import name_directory
-from orihon.chat.terminal.i18n import Texts
 from orihon.chat.terminal.ui import ChatUI, is_yes, make_hangup
 from orihon.errors import StoreError
 from orihon.ingest import shown

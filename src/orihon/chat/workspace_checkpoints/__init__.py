@@ -7,18 +7,9 @@ result = checkpoints.restore(snapshot.commit)        # newer files stay; hard=Tr
 checkpoints.restore(result.before, hard=True)        # undoes the restore
 """
 
-from orihon.chat.workspace_checkpoints.diff_index import FileChange, SkippedFile
-from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, WorkspaceCheckpoints
+from orihon.chat.workspace_checkpoints.diff_index import FileChange
+from orihon.chat.workspace_checkpoints.repository import WorkspaceCheckpoints
 from orihon.chat.workspace_checkpoints.restore import RestoreResult
-from orihon.chat.workspace_checkpoints.root import check_workspace
 from orihon.chat.workspace_checkpoints.snapshot import Snapshot
 
-__all__ = [
-    "MAX_FILE_BYTES",
-    "FileChange",
-    "RestoreResult",
-    "SkippedFile",
-    "Snapshot",
-    "WorkspaceCheckpoints",
-    "check_workspace",
-]
+__all__ = ["FileChange", "RestoreResult", "Snapshot", "WorkspaceCheckpoints"]

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from orihon.chat.workspace_checkpoints.git import Git, split_names
+from orihon.chat.workspace_checkpoints.git import ABSENT, Git, Version, split_names
 from orihon.chat.workspace_checkpoints.root import RULES
 
 MAX_NESTED = 20  # levels of repositories inside one another
@@ -26,8 +26,6 @@ _LOOP = b"levels of symbolic links"
 _STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
 _IGNORED = ("ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
 
-Version = tuple[str, str]  # the mode and the blob id of a file
-ABSENT: Version = ("000000", "0" * 40)
 _REMOVED: Version = ("0", ABSENT[1])  # what `update-index` expects for a removal
 Status = Literal["A", "M", "D", "T"]
 

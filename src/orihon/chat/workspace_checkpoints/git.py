@@ -61,13 +61,15 @@ _ENVIRONMENT = {
 }
 
 
-class TreeChange(NamedTuple):
-    """A path that differs between two trees. The mode 000000 means that it is absent."""
+Version = tuple[str, str]  # the mode and the blob id of a file
+ABSENT: Version = ("000000", "0" * 40)
 
-    old_mode: str
-    new_mode: str
-    old_id: str
-    new_id: str
+
+class TreeChange(NamedTuple):
+    """A path that differs between two trees."""
+
+    old: Version
+    new: Version
     status: str
     path: str
 
@@ -156,27 +158,23 @@ class Git:
 
 def find_git() -> str:
     """Return the path of the git command; raise StoreUnavailable if it is missing or too old."""
-    path, oldest = shutil.which("git"), _format_version(OLDEST)
+    path, oldest = shutil.which("git"), "{}.{}".format(*OLDEST)
     version = _read_version(path) if path else (0, 0)
     if path is None or version < OLDEST:
-        problem = "it is not installed" if path is None else f"{path} is {_format_version(version)}"
+        problem = "it is not installed" if path is None else f"{path} is {'{}.{}'.format(*version)}"
         hint = f"Install git {oldest} or newer. Everything else works without it."
         raise StoreUnavailable(f"Checkpoints need git {oldest} or newer; {problem}.", hint=hint, retryable=False)
     return path
 
 
 @cache
-def _read_version(git: str) -> tuple[int, ...]:
+def _read_version(git: str) -> tuple[int, int]:
     try:
         done = subprocess.run([git, "version"], capture_output=True, timeout=TIMEOUT_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StoreUnavailable(f"{git} cannot be run: {error}.", hint="Check your installation of git.") from error
     match = re.search(rb"(\d+)\.(\d+)", done.stdout)
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def _format_version(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _make_timeout_error(arguments: tuple[str, ...]) -> StoreUnavailable:
@@ -192,7 +190,7 @@ def parse_tree_changes(output: bytes) -> list[TreeChange]:
     changes = []
     for columns, path in zip(fields[0:-1:2], fields[1:-1:2], strict=True):
         old_mode, new_mode, old_id, new_id, status = columns.decode("ascii")[1:].split(" ")
-        changes.append(TreeChange(old_mode, new_mode, old_id, new_id, status, os.fsdecode(path)))
+        changes.append(TreeChange((old_mode, old_id), (new_mode, new_id), status, os.fsdecode(path)))
     return changes
 
 

@@ -16,8 +16,8 @@ import msgspec
 
 from orihon.chat.workspace_checkpoints.diff_index import SkippedFile, is_ignore_file, list_ignored
 from orihon.chat.workspace_checkpoints.git import TreeChange
-from orihon.chat.workspace_checkpoints.snapshot import FileCheckpoint, FileCheckpoints, hash_blob, is_below
-from orihon.chat.workspace_checkpoints.worktree import MODES, Content, Unsaved
+from orihon.chat.workspace_checkpoints.snapshot import FileCheckpoint, FileCheckpoints, is_below
+from orihon.chat.workspace_checkpoints.worktree import MODES, Content, hash_blob
 from orihon.errors import NotWritten
 
 
@@ -99,27 +99,27 @@ class Restore:
         with self.checkpoints.git.pipe("cat-file", "--batch") as (stdin, stdout):
             for path, change in self.wanted.items():
                 if path not in self.skipped and self._may_replace(change):
-                    data = _read_blob(stdin, stdout, change.new_id)
+                    mode, blob = change.new
+                    data = _read_blob(stdin, stdout, blob)
                     if data is None:
                         self._skip(path, "cannot be restored: its bytes are missing from the checkpoint")
                     else:
-                        self._put(path, Content(change.new_mode, data))
+                        self._put(path, Content(mode, data))
 
     def _may_replace(self, change: TreeChange) -> bool:
         """Return whether the present file is saved and is not yet the wanted one; report an unsaved one."""
-        if change.new_mode not in MODES:
+        if change.new[0] not in MODES:
             self._skip(change.path, "is of a type that cannot be restored")
             return False
         content = self.files.read(change.path)
         if content is None:
             return True
-        if isinstance(content, Unsaved):
-            self._skip(change.path, f"stays as it is: it {content.reason}")
+        if isinstance(content, str):
+            self._skip(change.path, f"stays as it is: it {content}")
             return False
-        version = content.mode, hash_blob(content.data)
-        if version not in {(change.old_mode, change.old_id), (change.new_mode, change.new_id)}:
+        if content.version not in {change.old, change.new}:
             self._skip(change.path, "stays as it is: it is not saved, because it is ignored or was just changed")
-        return version == (change.old_mode, change.old_id)
+        return content.version == change.old
 
     def _put(self, path: str, content: Content) -> None:
         try:
@@ -148,7 +148,7 @@ class Restore:
         if content is None:
             self.removed.add(change.path)  # by another process
             return
-        if isinstance(content, Unsaved) or (content.mode, hash_blob(content.data)) != (change.old_mode, change.old_id):
+        if isinstance(content, str) or content.version != change.old:
             self._skip(change.path, "stays: it is not saved, because it was just changed")
             return
         try:
@@ -164,8 +164,7 @@ class Restore:
             if change.path not in self.wanted or change.path in self.skipped:
                 continue
             content = self.files.read(change.path)
-            wanted = change.new_mode, change.new_id
-            if not isinstance(content, Content) or (content.mode, hash_blob(content.data)) != wanted:
+            if not isinstance(content, Content) or content.version != change.new:
                 self._skip(change.path, "was changed by another process at the same time")
 
     def _skip(self, path: str, reason: str) -> None:

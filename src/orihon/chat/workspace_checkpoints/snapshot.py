@@ -12,7 +12,6 @@ the commit, and moves the references when everything is on disk.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,19 +22,10 @@ from typing import IO, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from orihon.chat.workspace_checkpoints.diff_index import (
-    ABSENT,
-    FileChange,
-    SkippedFile,
-    Status,
-    Version,
-    is_ignore_file,
-    list_candidates,
-    list_ignored,
-    update_index,
-)
-from orihon.chat.workspace_checkpoints.git import EMPTY_TREE, Git, TreeChange, parse_tree_changes
-from orihon.chat.workspace_checkpoints.worktree import LINK, Content, Unsaved, WorkTree
+from orihon.chat.workspace_checkpoints import diff_index
+from orihon.chat.workspace_checkpoints.diff_index import FileChange, SkippedFile, Status
+from orihon.chat.workspace_checkpoints.git import ABSENT, EMPTY_TREE, Git, TreeChange, Version, parse_tree_changes
+from orihon.chat.workspace_checkpoints.worktree import LINK, Content, WorkTree
 from orihon.errors import Corrupt, NotFound
 
 T = TypeVar("T")
@@ -116,7 +106,7 @@ class FileCheckpoints:
                 if ref == LAST:
                     importer.set_reference(f"{REFS}{commit}")
         if ref == LAST:
-            update_index(self.git, delta.gone, delta.present)
+            diff_index.update_index(self.git, delta.gone, delta.present)
         return commit, last, delta
 
     def _read_delta(self, importer: _Importer, last: FileCheckpoint | None, *, check_all_rules: bool) -> Delta:
@@ -127,24 +117,24 @@ class FileCheckpoints:
         """
         if last is None or last.below != self.git.root.prefix:
             self._delete_index()  # then git lists every file
-        candidates = list_candidates(self.git)
-        check_all_rules = check_all_rules or any(map(is_ignore_file, candidates.versions))
-        ignored = list_ignored(self.git) if check_all_rules else set[str]()
+        candidates = diff_index.list_candidates(self.git)
+        check_all_rules = check_all_rules or any(map(diff_index.is_ignore_file, candidates.versions))
+        ignored = diff_index.list_ignored(self.git) if check_all_rules else set[str]()
         delta = Delta({}, {*ignored}, {*ignored}, [], [*candidates.closed])
         for path, old in candidates.versions.items():
             if path in ignored or is_below(path, self.exclude):
                 continue
             content = self.files.read(path)
             if isinstance(content, Content) and path not in candidates.hidden:
-                new = content.mode, hash_blob(content.data)
+                new = content.version
                 delta.present[path] = new
                 if new != old:
                     importer.add_blob(content.data)
                     delta.changes.append(FileChange(_get_status(old, new), path))
                 continue
             delta.gone.add(path)
-            if isinstance(content, Unsaved):
-                delta.skipped.append(SkippedFile(path, content.reason))
+            if isinstance(content, str):
+                delta.skipped.append(SkippedFile(path, content))
             if old != ABSENT and content is None:
                 delta.changes.append(FileChange("D", path))
             elif old != ABSENT:
@@ -288,11 +278,6 @@ class _Importer:
 def is_below(path: str, directories: Iterable[str]) -> bool:
     """Return whether a path is one of these paths, or inside one of them."""
     return any(path == directory or path.startswith(f"{directory}/") for directory in directories)
-
-
-def hash_blob(data: bytes) -> str:
-    """Return the id that git gives to these bytes."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _get_status(old: Version, new: Version) -> Status:

@@ -7,6 +7,7 @@ temporary name, which is recorded first, and then renamed into place.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from orihon.chat.workspace_checkpoints.git import Version
 from orihon.stores.files import write_all
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,11 +34,15 @@ class Content(NamedTuple):
     mode: str
     data: bytes
 
+    @property
+    def version(self) -> Version:
+        """The mode and the id that git gives to the bytes."""
+        return self.mode, hash_blob(self.data)
 
-class Unsaved(NamedTuple):
-    """Why a file cannot be saved. The reason completes a sentence that begins with the path."""
 
-    reason: str
+def hash_blob(data: bytes) -> str:
+    """Return the id that git gives to these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 class WorkTree:
@@ -71,32 +77,32 @@ class WorkTree:
         finally:
             os.close(dir_fd)
 
-    def read(self, path: str) -> Content | Unsaved | None:
-        """Return what is at a path now; None if there is nothing or a directory."""
+    def read(self, path: str) -> Content | str | None:
+        """Return what is at a path now, or why it cannot be saved; None if there is nothing or a directory."""
         try:
             with self._open_parent(path) as (dir_fd, name):
                 return self._read(name, dir_fd)
         except OSError as error:
             if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                 return None
-            return Unsaved(f"cannot be saved: {error.strerror}")
+            return f"cannot be saved: {error.strerror}"
 
-    def _read(self, name: str, dir_fd: int) -> Content | Unsaved | None:
+    def _read(self, name: str, dir_fd: int) -> Content | str | None:
         mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
             return None
         if stat.S_ISLNK(mode):
             return Content(LINK, os.fsencode(os.readlink(name, dir_fd=dir_fd)))
         if not stat.S_ISREG(mode):
-            return Unsaved(_OTHER_TYPE)
+            return _OTHER_TYPE
         with os.fdopen(os.open(name, _FILE, dir_fd=dir_fd), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return Unsaved(_OTHER_TYPE)
+                return _OTHER_TYPE
             data = b"" if status.st_size > self._max_file_bytes else file.read(self._max_file_bytes + 1)
         size = max(status.st_size, len(data))
         if size > self._max_file_bytes:
-            return Unsaved(f"has {size:,} bytes; the limit is {self._max_file_bytes:,}")
+            return f"has {size:,} bytes; the limit is {self._max_file_bytes:,}"
         return Content(PROGRAM if status.st_mode & stat.S_IXUSR else FILE, data)
 
     def is_directory(self, path: str) -> bool:
