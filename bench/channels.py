@@ -165,14 +165,14 @@ def unknown_field(scene: Scene, texts: list[str]) -> None:
     """A field that this version does not know."""
     task = scene.task()
     for text in texts:
-        task.append(Message(seq=0, role="user", content="x", timestamp="", tokens=0, unknown={"later": [text]}))
+        task.writer.append(Message(seq=0, role="user", content="x", timestamp="", tokens=0, unknown={"later": [text]}))
 
 
 def timestamp(scene: Scene, texts: list[str]) -> None:
     """A timestamp that is none."""
     task = scene.task()
     for text in texts:
-        task.append(Message(seq=0, role="user", content="x", timestamp=text, tokens=0))
+        task.writer.append(Message(seq=0, role="user", content="x", timestamp=text, tokens=0))
 
 
 # replies
@@ -295,7 +295,7 @@ def row(scene: Scene, texts: list[str]) -> None:
     for text in texts:
         task = scene.task()
         for name in ("last_activity", "reason", "error_message", "final_summary", "handoff", "model", "llm_provider"):
-            task.update(**{name: text})
+            task.writer.update(**{name: text})
 
 
 def uuid(scene: Scene, texts: list[str]) -> None:
@@ -391,8 +391,8 @@ def event(scene: Scene, texts: list[str]) -> None:
     """A note, and the type of an event."""
     task = scene.task()
     for text in texts:
-        task.event("note", anything={"of": [text], text: "x"})
-        task.event(text)
+        task.writer.event("note", anything={"of": [text], text: "x"})
+        task.writer.event(text)
 
 
 def tangent(scene: Scene, texts: list[str]) -> None:

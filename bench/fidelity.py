@@ -125,7 +125,7 @@ class Fold:
         if self.task is None:
             key = orihon.TaskKey.local("fidelity")
             self.task = self.engine.start(key, context_length=limit, reserved_output=0, tokens=COUNTER.name)
-        for message in log[self.task.history.last :]:
+        for message in log[self.task.log.last :]:
             self.task.add(
                 message.role,
                 message.content,

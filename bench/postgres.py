@@ -180,9 +180,9 @@ def _windows(url: str) -> None:
 def _long(engine: orihon.Engine, count: int) -> orihon.Task:
     task = engine.start("local/issue/x", context_length=32_000)
     task.add("user", "Go.")
-    with task.lease.batch():
+    with task.writer.lease.batch():
         for number in range(count):
-            task.append(Message(seq=0, role="assistant", content=f"step {number}", timestamp="", tokens=0))
+            task.writer.append(Message(seq=0, role="assistant", content=f"step {number}", timestamp="", tokens=0))
     task.window()
     return task
 

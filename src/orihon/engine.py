@@ -1,4 +1,4 @@
-"""Orihon: start a task, go on with one, look at them. `orihon.open(url)` gives it."""
+"""The engine: start a task, resume one, list them. `orihon.open(url)` returns it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,19 @@ import msgspec
 from orihon import codec
 from orihon.access import NOBODY, Principal, Trail, caller, checked_user, confined
 from orihon.coerce import list_of, text_or_none
+from orihon.context.view import View
 from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageError
-from orihon.records import Metadata, Status, TaskRow
+from orihon.records import Event, Metadata, Status, TaskRow
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores import open_store, store_options
 from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.liveness import current_owner
 from orihon.stores.lookup import describe_query, find_row, row_if_there, visible_rows
-from orihon.task import hooks as hooking
-from orihon.task import lifecycle
-from orihon.task.config import (
-    CALLABLE,
-    EXTRACTIVE,
-    Summariser,
-    TaskConfig,
-    check_names,
-    config_from_metadata,
-    config_from_settings,
-)
-from orihon.task.history import load_config
+from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_option_names
+from orihon.task.hooks import call_hooks, validate_hooks
+from orihon.task.lifecycle import check_resume, read_ending
+from orihon.task.log import load_config, load_view
 from orihon.task.reader import Reader
 from orihon.task.task import Task
 from orihon.task_key import TaskKey, key_of
@@ -42,9 +35,9 @@ from orihon.tokens import counter
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
 
-log = logging.getLogger("orihon")
+logger = logging.getLogger("orihon")
 
-LIBRARY = "library"  # what the audit calls a caller that is no command
+LIBRARY = "library"  # the audit's name for a caller that is no command
 
 
 def open_engine(
@@ -55,34 +48,38 @@ def open_engine(
     user: str | None = None,
     token: str | None = None,
 ) -> Engine:
-    """The engine over a store: a directory, `sqlite:///FILE`, `postgresql://…` or `memory:`.
+    """Return the engine over a store: a directory, `sqlite:///FILE`, `postgresql://…` or `memory:`.
 
-    Without a URL, it is the one of the settings. Without `settings`, `./config.yaml` and the environment are read.
-    If `user` is given, only that user's tasks are visible, and new tasks are that user's. If `access.tokens` are
-    configured, `token` or `ORIHON_TOKEN` must be one of them.
+    Without a URL, the store of the settings is opened. Without `settings`, `./config.yaml` and the environment are
+    read. If `user` is given, only that user's tasks are visible, and new tasks are that user's. If `access.tokens`
+    are configured, `token` or `ORIHON_TOKEN` must be one of them.
     """
+    if url is not None and not isinstance(url, str | Path):
+        raise UsageError(
+            f"A store cannot be {url!a:.80}.", hint="Give a directory, or a URL such as sqlite:///contexts.db."
+        )
     settings = load() if settings is None else settings
-    hooks = hooking.checked(hooks)  # before there is a store to let go of
+    hooks = validate_hooks(hooks)  # before a store is opened
     url, options = str(settings.store_url if url is None else url), store_options(settings)
-    who = NOBODY
+    principal = NOBODY
     try:
-        who = caller(settings, user, token)
-        user = confined(who, user)
+        principal = caller(settings, user, token)
+        user = confined(principal, user)
     except AccessDenied as error:
         from orihon.stores.audit import write_denial  # noqa: PLC0415 - seldom needed
 
-        write_denial(url, options, who, LIBRARY, "open", of=user, reason=error.message)
+        write_denial(url, options, principal, LIBRARY, "open", of=user, reason=error.message)
         raise
     store = open_store(url, options)
     if user is None and not settings.access.tokens:
         return Engine(store, settings, hooks)
-    from orihon.stores.audit import audit_of  # noqa: PLC0415 - only where looks are written down
+    from orihon.stores.audit import audit_of  # noqa: PLC0415 - only where reads are audited
 
-    return Engine(store, settings, hooks, user, Trail(audit_of(store), who, LIBRARY))
+    return Engine(store, settings, hooks, user, Trail(audit_of(store), principal, LIBRARY))
 
 
 class Engine:
-    """Tasks in one store."""
+    """The tasks of one store."""
 
     def __init__(
         self,
@@ -93,9 +90,9 @@ class Engine:
         trail: Trail | None = None,
     ) -> None:
         self.store, self.settings = store, settings
-        self.user = user  # whose tasks are visible here; None means those of all users
-        self.trail = trail or Trail(None, NOBODY, "")  # without one, nothing is written to the audit
-        self.hooks = hooking.checked(hooks)
+        self.user = user  # whose tasks are visible; None means all users'
+        self.trail = trail or Trail(None, NOBODY, "")  # this one writes no audit
+        self.hooks = validate_hooks(hooks)
         self._open: WeakSet[Task] = WeakSet()
 
     def start(
@@ -114,89 +111,85 @@ class Engine:
         language: str | None = None,
         inherit: bool = True,
         queued: bool = False,
-        **others: Any,
+        **options: Any,
     ) -> Task:
-        """A new task on this key, to be used in a `with` block; unless told not to, it inherits from the last one.
+        """Start a task on this key and return it, for use in a `with` block.
 
-        A queued one is only made: it is pending until somebody resumes it.
+        The task inherits from earlier runs of the key unless `inherit` is false. A `queued` task is only created: it
+        is pending until a worker resumes it.
         """
-        key = self._key(key)
-        check_names(others)
-        user, uuid = self._confined(user, "start"), text_or_none(uuid, "uuid")
-        ask, name = self._summariser(summariser)
-        config = config_from_settings(
+        key = self._sanitise_key(key)
+        check_option_names(options)
+        user, uuid = self._owner(user, "start"), text_or_none(uuid, "uuid")
+        summarise, summariser_name = self._choose_summariser(summariser)
+        config = TaskConfig.from_settings(
             self.settings,
             model=model,
             context_length=context_length,
             reserved_output=reserved_output,
             tools=None if tools is None else list_of(tools, "tools", hint="Give a list of schemas."),
             tokens=tokens,
-            summariser=name,
+            summariser=summariser_name,
             window=window,
             language=language,
-            **others,
+            **options,
         )
-        self._finish_what_was_begun(key)
-        handoff = self.inheritance(key, user=user, config=config) if inherit and not queued else None
-        if handoff is not None:
-            config = msgspec.structs.replace(config, inherited_from=handoff.uuid)
-        metadata = self._metadata(key, uuid, user, config)
+        self._finish_interrupted_endings(key)
+        inheritance = self.inheritance(key, user=user, config=config) if inherit and not queued else None
+        if inheritance is not None:
+            config = msgspec.structs.replace(config, inherited_from=inheritance.uuid)
+        metadata = _new_metadata(key, uuid, user, config)
         lease = self.store.lease(metadata.uuid, create=metadata, status="pending" if queued else "running")
         try:
-            task = Task(
-                lease, config_from_metadata(lease.metadata.config), summariser=ask, hooks=self.hooks, handoff=handoff
-            )
+            task = Task(lease, view=View(), summariser=summarise, hooks=self.hooks, inheritance=inheritance)
         except BaseException:
             lease.close()
             raise
         self._open.add(task)
         if not queued:
-            task.log.info("Task started: %s", lifecycle.shown(task.row))
-            hooking.call(self.hooks, "on_started", task)
+            self._announce(task, "started")
         return task
 
-    def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **changes: Any) -> Task:
-        """Go on with a task after a pause or a crash: the same window, byte for byte.
+    def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **options: Any) -> Task:
+        """Continue a task after a pause or a crash. Its window is the same, byte for byte.
 
-        A queued task is begun, and only then what it was made with can still be changed, such as its `tools`.
+        A queued task is started. Only then can options that it was created with still change, such as its `tools`.
         """
-        check_names(changes)
+        check_option_names(options)
         row = self.row(uuid)
         self.trail.looked("task", uuid=row.uuid, read=["everything"])
         lease = self.store.lease(row.uuid)
         try:
-            task = self.taken(lease)
+            task = self.open_leased(lease)
             if task.row.status == "pending" and not task.began:
-                found = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
-                changes |= {"inherited_from": found.uuid} if found is not None else {}
-            if changes:
-                task = self._changed(task, changes)
-            task = self._resumed(task, summariser)
+                inheritance = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
+                options |= {"inherited_from": inheritance.uuid} if inheritance is not None else {}
+            if options:
+                task = self._with_options(task, options)
+            self._continue(task, summariser)
         except BaseException:
             lease.close()
             raise
         self._open.add(task)
-        what = "started" if row.status == "pending" else "resumed"  # a queued task begins only now
-        task.log.info("Task %s: %s", what, lifecycle.shown(task.row))
-        hooking.call(self.hooks, f"on_{what}", task)
+        self._announce(task, "started" if row.status == "pending" else "resumed")
         return task
 
     def tasks(
         self, *, status: Status | Sequence[Status] = (), user: str | None = None, key: TaskKey | str | None = None
     ) -> Iterator[TaskRow]:
-        """The tasks of the store, the newest first."""
+        """Yield the rows of the tasks, the newest first."""
         statuses = (status,) if isinstance(status, str) else tuple(list_of(status, "status"))
-        wrong = [one for one in statuses if one not in get_args(Status)]
-        if wrong:
-            raise UsageError(f"There is no status {wrong[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
-        key = None if key is None else self._key(key)
+        unknown = [status for status in statuses if status not in get_args(Status)]
+        if unknown:
+            raise UsageError(f"There is no status {unknown[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
+        key = None if key is None else self._sanitise_key(key)
         user = None if user is None else checked_user(user, "user")
         query = Query(status=statuses, user=user, key=None if key is None else str(key))
         self.trail.asked("tasks", user, query=describe_query(query))
         return self.rows(query)
 
     def rows(self, query: Query) -> Iterator[TaskRow]:
-        """The rows that are visible here, the newest first."""
+        """Yield the visible rows that match a query, the newest first."""
         return visible_rows(self.store, query, self.user)
 
     def row(self, uuid: str) -> TaskRow:
@@ -209,7 +202,7 @@ class Engine:
             raise
 
     def read(self, uuid: str) -> Reader:
-        """A task to look at; it needs no lease and disturbs nobody."""
+        """Return a task for reading. It needs no lease and disturbs no writer."""
         row = self.row(uuid)
         self.trail.looked("task", uuid=row.uuid, read=["everything"])
         return Reader(self.store, row)
@@ -217,12 +210,12 @@ class Engine:
     def inheritance(
         self, key: TaskKey | str, *, user: str | None = None, config: TaskConfig | None = None, exclude: str = ""
     ) -> Handoff | None:
-        """What a new task of this user on this key would inherit."""
-        key = self._key(key)
-        config = config or config_from_settings(self.settings)
-        user = self._confined(user, "inheritance", key=str(key))
+        """Return what a new task of this user on this key would inherit."""
+        key = self._sanitise_key(key)
+        config = config or TaskConfig.from_settings(self.settings)
+        user = self._owner(user, "inheritance", key=str(key))
         self.trail.looked("inheritance", key=str(key))
-        from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing needs nothing of it
+        from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing does not need it
 
         return prepare(
             self.store,
@@ -236,27 +229,24 @@ class Engine:
             exclude=exclude,
         )
 
-    def _key(self, key: TaskKey | str) -> TaskKey:
-        """A task key as the store names it; the fields still have the case that a secret is recognised by."""
-        return self.store.sanitiser.key(key_of(key))
-
-    def taken(self, lease: Lease) -> Task:
-        """A task whose lease the caller holds, as it is stored."""
-        config = load_config(self.store, lease.metadata)
+    def open_leased(self, lease: Lease) -> Task:
+        """Return the task of a lease that the caller holds, as it is stored."""
+        view = load_view(self.store, lease.uuid, lease.last(Event))
+        config = load_config(lease.metadata, view)
         earlier = row_if_there(self.store, config.inherited_from) if config.inherited_from else None
         if earlier is not None and not self._may_inherit(self.store.row(lease.uuid), earlier):
-            log.warning("[uuid:%s] It names an earlier run of another user, which it does not get.", lease.uuid[:8])
+            logger.warning("[uuid:%s] It names an earlier run of another user, which is ignored.", lease.uuid[:8])
             config = msgspec.structs.replace(config, inherited_from="")
-        return Task(lease, config, hooks=self.hooks)
+        return Task(lease, config=config, view=view, hooks=self.hooks)
 
     def close(self) -> None:
-        """Let go of the store; tasks that still run are paused before."""
+        """Close the store. Tasks that still run are paused first."""
         try:
             for task in list(self._open):
                 try:
                     task.close()
                 except StoreError as error:
-                    log.warning("[uuid:%s] The task could not be paused: %s", task.uuid[:8], error)
+                    logger.warning("[uuid:%s] The task could not be paused: %s", task.uuid[:8], error)
         finally:
             self.store.close()
 
@@ -266,17 +256,15 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _resumed(self, task: Task, summariser: Summariser | str | None) -> Task:
-        row, notes = task.row, task.history.view.state.notes
-        task.summariser, _ = self._summariser(
-            summariser if summariser is not None else self._stored_summariser(task.config)
-        )
-        ending = lifecycle.ending_of(notes)
+    def _continue(self, task: Task, summariser: Summariser | str | None) -> None:
+        """Set a task running again and repair what a crash left open."""
+        # a callable cannot be stored; without a new one the extractive summariser is used
+        task.summariser, _ = self._choose_summariser(EXTRACTIVE if summariser is None else summariser)
+        row, ending = task.row, read_ending(task.log.view.state.notes)
         if row.status == "running" and ending is not None:
             task.finish(ending)
-        lifecycle.check_resume(task.row)
-        crashed = row.status in {"running", "failed"}
-        task.update(
+        check_resume(task.row)
+        task.writer.update(
             add={"resume_count": 1} if row.status != "pending" else None,
             status="running",
             activity="processing",
@@ -287,63 +275,68 @@ class Engine:
             reason=None,
         )
         if ending is not None:
-            task.event("note", ending=None)
-        if crashed:
-            task.interrupt_lost()
+            task.writer.note(ending=None)
+        if row.status in {"running", "failed"}:  # its process died
+            task.interrupt_lost_calls()
         if task.config.inherited_from and not task.began:
-            task.handoff = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
-        return task
+            task.inheritance = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
 
-    def _changed(self, task: Task, changes: dict[str, Any]) -> Task:
-        """A queued task with other settings; they are kept as an event, because the metadata is written once."""
+    def _with_options(self, task: Task, options: dict[str, Any]) -> Task:
+        """Return a queued task with other options. They are stored as an event: the metadata is written once."""
         if task.row.status != "pending":
             raise UsageError(
-                f"Task {task.uuid} is {task.row.status}; what it was started with cannot be changed.",
-                hint="Only a queued task can be given other settings.",
+                f"Task {task.uuid} is {task.row.status}; its options cannot be changed.",
+                hint="Only the options of a queued task can be changed.",
             )
-        config_from_settings(
-            self.settings, **(msgspec.to_builtins(task.config) | changes)
-        )  # refuses what makes no sense
-        task.event("note", frozen=changes)
-        return self.taken(task.lease)
+        task.config.with_options(options)  # raises for nonsense
+        task.writer.note(frozen=options)
+        return self.open_leased(task.writer.lease)
 
-    def _finish_what_was_begun(self, key: TaskKey) -> None:
-        """A task on the same thing that died while it ended is ended now, so that it can be inherited."""
+    def _finish_interrupted_endings(self, key: TaskKey) -> None:
+        """End the tasks on this key that died while they ended, so that they can be inherited."""
         for row in self.store.find(Query(status=("running",), key=str(key), user=self.user)):
             if row.activity != "completing":
                 continue
             try:
                 with self.store.lease(row.uuid) as lease:
-                    task = self.taken(lease)
-                    ending = lifecycle.ending_of(task.history.view.state.notes)
+                    task = self.open_leased(lease)
+                    ending = read_ending(task.log.view.state.notes)
                     if ending is not None and task.row.status == "running":
                         task.finish(ending)
             except (LeaseHeld, NotFound):
                 continue
             except StoreError as error:
-                log.warning("[uuid:%s] Its end could not be finished: %s", row.uuid[:8], error)
+                logger.warning("[uuid:%s] The end of the task could not be finished: %s", row.uuid[:8], error)
 
-    def _confined(self, user: str | None, at: str, **what: Any) -> str | None:
-        """The owner of a new task: the requested user if the engine may act for them, else the engine's user."""
+    def _announce(self, task: Task, change: str) -> None:
+        task.writer.logger.info("Task %s: %s", change, _describe(task.row))
+        call_hooks(self.hooks, f"on_{change}", task)
+
+    def _owner(self, user: str | None, at: str, **details: Any) -> str | None:
+        """Return the owner of a new task: the requested user if the engine may act for them, else the engine's user."""
         user = None if user is None else checked_user(user, "user")
         if self.user is None:
             return user or (self.trail.who.user or None if self.settings.access.tokens else None)
         try:
             return confined(Principal(self.user), user)
         except AccessDenied:
-            self.trail.denied(at, of=user, **what)
+            self.trail.denied(at, of=user, **details)
             raise
 
+    def _sanitise_key(self, key: TaskKey | str) -> TaskKey:
+        """Return a task key as it may be stored."""
+        return self.store.sanitiser.key(key_of(key))
+
     def _may_inherit(self, row: TaskRow, earlier: TaskRow) -> bool:
-        from orihon.inheritance import may_inherit  # noqa: PLC0415 - a task that inherits nothing needs nothing of it
+        from orihon.inheritance import may_inherit  # noqa: PLC0415 - a task that inherits nothing does not need it
 
         return may_inherit(row, earlier, self.settings.context_inheritance)
 
-    def _summariser(self, given: Summariser | str | None) -> tuple[Summariser | None, str | None]:
-        """The callable, and the name that is kept of it."""
-        if callable(given):
-            return given, str(getattr(given, "model", "") or CALLABLE)
-        name = given or self.settings.context_storage.summariser or EXTRACTIVE
+    def _choose_summariser(self, summariser: Summariser | str | None) -> tuple[Summariser | None, str]:
+        """Return the callable, and the name that is stored of it."""
+        if callable(summariser):
+            return summariser, str(getattr(summariser, "model", "") or CALLABLE)
+        name = summariser or self.settings.context_storage.summariser or EXTRACTIVE
         if name != EXTRACTIVE:
             raise UsageError(
                 f"There is no summariser {name!a} here.",
@@ -351,21 +344,23 @@ class Engine:
             )
         return None, EXTRACTIVE
 
-    @staticmethod
-    def _stored_summariser(config: TaskConfig) -> str:
-        """A callable cannot be kept; without a new one the extractive summary does it."""
-        return EXTRACTIVE if config.summariser != EXTRACTIVE else config.summariser
 
-    @staticmethod
-    def _metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:
-        owner = current_owner()
-        return Metadata(
-            uuid=uuid or str(uuids.uuid4()),
-            task_key=key,
-            created_at=codec.now(),
-            process_id=owner.process_id,
-            hostname=owner.hostname,
-            config=msgspec.to_builtins(config),
-            user=user,
-            format=FORMAT,
-        )
+def _new_metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:
+    owner = current_owner()
+    return Metadata(
+        uuid=uuid or str(uuids.uuid4()),
+        task_key=key,
+        created_at=codec.now(),
+        process_id=owner.process_id,
+        hostname=owner.hostname,
+        config=msgspec.to_builtins(config),
+        user=user,
+        format=FORMAT,
+    )
+
+
+def _describe(row: TaskRow) -> str:
+    """Return what a task works on, as the log shows it: `github/acme/shop#27`."""
+    place = "/".join(part for part in (row.task_source, row.owner, row.repo) if part)
+    place += f"/{row.project_id}" if row.project_id is not None else ""
+    return f"{place}#{row.task_id}"

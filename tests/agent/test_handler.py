@@ -203,7 +203,7 @@ def test_a_crash_after_a_reply_that_is_none(engine, monkeypatch, reply):
 
     def die(task, role, *about, **options):
         if role == "user":
-            task.lease.close()
+            task.writer.lease.close()
             raise KeyboardInterrupt
         return said(task, role, *about, **options)
 

@@ -121,7 +121,7 @@ def test_a_queued_task_inherits(url):
         enqueue(engine, KEY, JOB, uuid="a")
         task = claim(engine, "a", model="other")
         assert task.config.inherited_from
-        assert task.handoff is not None
+        assert task.inheritance is not None
         task.complete()
 
 
@@ -262,7 +262,7 @@ def test_a_job_that_cannot_be_begun_fails(engine, tmp_path, wrong):
 def test_a_task_without_work_fails(engine):
     """Whoever made it died before he said what to do."""
     task = engine.start(KEY, uuid="a", queued=True)
-    task.lease.close()
+    task.writer.lease.close()
     assert run_queued(engine, "a").status == "failed"
 
 

@@ -184,7 +184,7 @@ class TestRestoring:
         before = files(work)
         checkpoints.restore("0", hard=True)
         (work / "later.py").write_text("y")
-        event = talk.task.history.view.undoable[-1].event
+        event = talk.task.log.view.undoable[-1].event
         checkpoints.undo(event)
         talk.task.undo()
         assert files(work) == before
@@ -194,12 +194,12 @@ class TestRestoring:
         for number in range(12):
             turn(talk, checkpoints, f"{number} " + "long words " * 100)
         tag = checkpoints.take("before").tag
-        state = talk.task.history.view.state
+        state = talk.task.log.view.state
         talk.task.compact()
         talk.task.sticky({"a.md": "text"})
         turn(talk, checkpoints, "Later")
         checkpoints.restore(tag)
-        now = talk.task.history.view.state
+        now = talk.task.log.view.state
         assert (now.summaries, now.sticky, now.notes["turn"]) == (state.summaries, state.sticky, state.notes["turn"])
 
     def test_a_number_used_twice_means_the_newer_one(self, talk, checkpoints, work):
@@ -229,12 +229,12 @@ class TestRestoring:
         with pytest.raises(KeyboardInterrupt):
             checkpoints.restore("1", hard=True)
         monkeypatch.undo()
-        talk.task.lease.close()
+        talk.task.writer.lease.close()
         with registry.resume(engine, talk.conversation_id) as again:
             found = open_checkpoints(again)
             assert files(work) == {"basket.py": "total = 1\n"}
             assert texts(again) == ["One"]
-            found.undo(again.task.history.view.undoable[-1].event)
+            found.undo(again.task.log.view.undoable[-1].event)
             again.task.undo()
             assert files(work) == {"basket.py": "total = 2\n", "new.py": "x"}
         talk.task.row = again.task.row  # another process has the lease
@@ -252,7 +252,7 @@ class TestRestoring:
         else:
             checkpoints.take()
         before = files(talk.workspace)
-        talk.task.lease.close()
+        talk.task.writer.lease.close()
         with registry.resume(engine, talk.conversation_id) as again:
             open_checkpoints(again)
             assert files(talk.workspace) == before
@@ -288,7 +288,7 @@ class TestTangents:
     def test_a_tangent_started_in_the_past(self, talk, work):
         checkpoints = open_checkpoints(talk)
         turn(talk, checkpoints, "One", ("basket.py", "one\n"))
-        place = talk.task.history.last
+        place = talk.task.log.last
         turn(talk, checkpoints, "Aside", ("basket.py", "aside\n"))
         talk.enter_tangent(after=place)
         (inside,) = talk.tangents

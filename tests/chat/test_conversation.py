@@ -64,7 +64,7 @@ class TestNextMessage:
     def test_it_survives_a_crash_and_is_sent_once(self, engine, talk):
         talk.set_next("first")
         talk.task.add("user", "first", key=f"orihon:next:{talk.notes['next_message']['id']}")  # then the process died
-        talk.task.lease.close()
+        talk.task.writer.lease.close()
         with registry.resume(engine, talk.conversation_id) as again:
             assert again.next_message == "first"
             again.send()
@@ -197,7 +197,7 @@ class TestTangents:
         talk.enter_tangent()
         talk.drop_next()
         exchange(talk, "Aside", "Indeed")
-        talk.task.lease.close()
+        talk.task.writer.lease.close()
         with registry.resume(engine, talk.conversation_id) as again:
             assert again.is_in_tangent
             again.leave_tangent()
@@ -271,21 +271,19 @@ class TestLimit:
         for number in range(10):
             exchange(talk, f"{number} " + "long words " * 200, f"answer {number}")
         assert talk.task.compact(keep_recent=2) is not None
-        before = talk.task.history.view.state.summary.id
+        before = talk.task.log.view.state.summary.id
         exchange(talk, "more", "and more")
         exchange(talk, "more", "and more")
         assert notices
-        assert talk.task.history.view.state.summary.id == before
+        assert talk.task.log.view.state.summary.id == before
 
     @pytest.mark.usefixtures("notices")
     def test_counting_reads_only_new_messages(self, talk, monkeypatch):
         for number in range(12):
             exchange(talk, f"{number}", f"answer {number}")
         reads = []
-        real = talk.task.history.read
-        monkeypatch.setattr(
-            talk.task.history, "read", lambda first, last: reads.append((first, last)) or real(first, last)
-        )
+        real = talk.task.log.read
+        monkeypatch.setattr(talk.task.log, "read", lambda first, last: reads.append((first, last)) or real(first, last))
         talk._hide_oldest()
         assert reads, "there are enough messages for a count"
         assert all(first > 20 for first, _ in reads), reads

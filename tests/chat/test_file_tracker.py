@@ -29,7 +29,7 @@ from orihon.chat.i18n import Texts
 from orihon.errors import ToolError
 from orihon.records import Blob
 from orihon.settings.schema import Settings
-from orihon.task.runs import PendingCall
+from orihon.task.tool_run import PendingCall
 
 KEY = orihon.TaskKey.parse("local/issue/1")
 _ids = itertools.count(1)
@@ -284,10 +284,10 @@ def test_a_resume_knows_what_the_agent_knew(tmp_path, place):
         tracker.record_read("a.py", b"one\n")
         put(place, "a.py", "one\n")
         save(wrap(task), tracker.export())
-        events = task.history.view.last_event
+        events = task.log.view.last_event
         assert tracker.collect_changes() == []
         save(wrap(task), tracker.export())
-        assert task.history.view.last_event == events
+        assert task.log.view.last_event == events
         task.close()
         put(place, "a.py", "two\n")
         task = engine.resume(task.uuid)
@@ -322,13 +322,13 @@ def test_a_lost_or_invalid_note_is_ignored(place):
         engine.start(KEY, inherit=False) as task,
         Toolbox(place, approve="all") as box,
     ):
-        task.lease.check = lambda _: None  # as a version without validation stored it
+        task.writer.lease.check = lambda _: None  # as a version without validation stored it
         tracker = FileLineTracker(box.workspace)
         for note in ("x", {"sha256": "0" * 64, "size_bytes": 3}, {"sha256": 3}):
-            task.event("note", **{file_tracker.NOTE: note})
+            task.writer.event("note", **{file_tracker.NOTE: note})
             load(wrap(task), tracker)
             assert tracker.files == {}
-        task.event("note", **{file_tracker.NOTE: json.loads(json.dumps(_blob(task.lease.put(b"[1]"))))})
+        task.writer.event("note", **{file_tracker.NOTE: json.loads(json.dumps(_blob(task.writer.lease.put(b"[1]"))))})
         load(wrap(task), tracker)
         assert tracker.files == {}
 

@@ -83,7 +83,7 @@ class RandomUser:
         task = self.talk.task
         with suppress(BudgetTooSmall):
             window = task.window()
-            assert window.tokens <= task.history.limit
+            assert window.tokens <= task.log.limit
             for api in APIS:
                 assert violations(api, getattr(window, api)()) == [], api
         assert self.talk.transcript is not None
@@ -131,7 +131,7 @@ class RandomUser:
         self.talk.enter_tangent(commit=self.checkpoints.save_files())
 
     def afterwards(self, share):
-        self.talk.enter_tangent(after=int(share * self.talk.task.history.last))
+        self.talk.enter_tangent(after=int(share * self.talk.task.log.last))
 
     def leave(self, keep):
         inside = self.talk.tangents[-1:]
@@ -139,7 +139,7 @@ class RandomUser:
         self.checkpoints.find_tangent_changes(inside[0].event, inside[0].after)
 
     def rewind(self, share):
-        self.talk.task.rewind(int(share * self.talk.task.history.last))
+        self.talk.task.rewind(int(share * self.talk.task.log.last))
 
     def compact(self):
         self.talk.task.compact()
@@ -148,7 +148,7 @@ class RandomUser:
         self.talk.clear()
 
     def undo(self):
-        possible = self.talk.task.history.view.undoable
+        possible = self.talk.task.log.view.undoable
         if possible:
             self.checkpoints.undo(possible[-1].event)
         self.talk.task.undo()
@@ -197,7 +197,7 @@ class RandomUser:
         """The process dies, and another one resumes."""
         waiting = bool(self.talk.task.pending_calls())  # this answers the calls that the engine answers
         shown = self.shown()
-        self.talk.task.lease.close()
+        self.talk.task.writer.lease.close()
         self.talk = registry.resume(self.engine, self.talk.conversation_id)
         self.checkpoints = open_checkpoints(self.talk)
         if not waiting:

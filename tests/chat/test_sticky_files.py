@@ -110,7 +110,7 @@ def test_context_manager_size_follows_the_window(task, place, share, fit):
     with Workspace(place) as workspace:
         sticky = StickyFiles(task, workspace, share=share)
         listing = sticky.add("*.md").listing
-    assert (listing.max_tokens, listing.window_tokens) == (int(share * task.history.limit), task.history.limit)
+    assert (listing.max_tokens, listing.window_tokens) == (int(share * task.log.limit), task.log.limit)
     assert [row.shown for row in listing.rows] == [True] * fit + [False] * (4 - fit)
 
 
@@ -159,7 +159,7 @@ def test_context_message_length_is_remembered(sticky, task, place, monkeypatch):
     sticky.add("a.md")
     task.add("user", "Hello.")
     assert sticky.length == len(head(task))
-    monkeypatch.setattr(task.history.stickies, "listed", None)  # rendering would fail
+    monkeypatch.setattr(task.log.stickies, "listed", None)  # rendering would fail
     assert sticky.length == len(head(task))
 
 
@@ -355,18 +355,18 @@ def test_only_changes_write_an_event(sticky, task, place):
     """Touching a file, or writing the same text again, is not a change."""
     write(place, {"a.md": "one", "b.md": "two"})
     assert sticky.add("*.md")
-    events = task.history.view.last_event
+    events = task.log.view.last_event
     assert not sticky.refresh()
     write(place, {"a.md": "one"})
     os.utime(place / "b.md")
     assert not sticky.refresh()
-    assert task.history.view.last_event == events
+    assert task.log.view.last_event == events
     write(place, {"a.md": "ONE"})
     (place / "b.md").unlink()
     write(place, {"c.md": "three"})
     changes = sticky.refresh()
     assert (changes.changed, changes.removed, changes.added) == (("a.md",), ("b.md",), ("c.md",))
-    assert task.history.view.last_event == events + 1
+    assert task.log.view.last_event == events + 1
 
 
 def test_an_edit_of_equal_length_at_the_same_time_is_found(sticky, place):

@@ -79,7 +79,7 @@ def test_a_full_disk(kind, end, small_disk):
         with suppress(NotWritten, OutcomeUnknown):
             ENDS[end](task)
     engine.close()
-    assert_closed(*(task.lease for task in tasks))
+    assert_closed(*(task.writer.lease for task in tasks))
     (small_disk / "ballast").unlink()  # to take a task needs room
     uuids, complaint = taken_by_another(url)
     assert uuids == {task.uuid for task in tasks}, complaint
@@ -208,12 +208,14 @@ def test_a_sync_that_fails_at_the_end(number, tmp_path):
 def break_one(kind, url, task):
     """Take away what one task needs in order to be closed."""
     if kind == "jsonl":
-        (task.lease.store.task_path(task.uuid) / ".lock").unlink()
+        (task.writer.lease.store.task_path(task.uuid) / ".lock").unlink()
     elif kind == "sqlite":
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute("UPDATE tasks SET fence = fence + 1 WHERE uuid = ?", (task.uuid,))
     else:
-        task.lease.store.server.change("UPDATE tasks SET fence = fence + 1 WHERE uuid = %s RETURNING 1", task.uuid)
+        task.writer.lease.store.server.change(
+            "UPDATE tasks SET fence = fence + 1 WHERE uuid = %s RETURNING 1", task.uuid
+        )
 
 
 @pytest.mark.parametrize("kind", [*STORES, "postgres"])
@@ -279,7 +281,7 @@ def test_the_first_error_is_the_one_that_is_raised(small_disk):
     with pytest.raises(ZeroDivisionError), task:
         fill(small_disk)
         raise ZeroDivisionError
-    assert_closed(task.lease)
+    assert_closed(task.writer.lease)
     engine.close()
 
 

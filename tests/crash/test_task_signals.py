@@ -13,7 +13,7 @@ from orihon.context.repair import INTERRUPTED
 from orihon.errors import Conflict, NotFound
 from orihon.ops.doctor import examine
 from orihon.settings.schema import Settings
-from orihon.task.lifecycle import ending_of
+from orihon.task.lifecycle import read_ending
 from orihon.testing.faults import DEEP, Child, fast_place, in_child, sampled
 from orihon.testing.interrupts import interrupted, steps_of
 from orihon.testing.script import STORES, url_of
@@ -84,7 +84,7 @@ def go_on(task, wait):
                 run.result = f"{call.id} says {'a lot ' * 60}"
         task.window()
         wait("model")
-        replies = sum(message.role == "assistant" for message in task.lease.store.read(UUID, orihon.Message))
+        replies = sum(message.role == "assistant" for message in task.writer.lease.store.read(UUID, orihon.Message))
         task.add_reply(reply(replies), key=f"reply-{replies}")
         if replies == 5 and not task.row.compression_count:
             task.compact(keep_recent=2)
@@ -206,7 +206,7 @@ def assert_interrupted(child, url, undisturbed, when):
             _, messages, events = log_of(url)
             # between the last line of a block and its end is a moment that no code of ours can guard
             is_done = len(messages) >= len(undisturbed[1])
-            assert not events or is_done or ending_of(events[-1].data) is not None
+            assert not events or is_done or read_ending(events[-1].data) is not None
         else:
             assert not made or made[0].status in {"paused", "completed"}
         assert_went_on(url, undisturbed)

@@ -142,7 +142,7 @@ def test_lists_are_written_to_the_disk_together(place, monkeypatch):
             turn(task, calling(("read_file", {"path": f"{number}.py"})), ["text"])
         monkeypatch.setattr("os.posix_fadvise", lambda *_: steps.append("begin"))
         steps.clear()
-        task.lease.sync()
+        task.writer.lease.sync()
         assert steps == ["begin"] * 3 + ["wait"] * 3
 
         def refuse(*_):
@@ -151,7 +151,7 @@ def test_lists_are_written_to_the_disk_together(place, monkeypatch):
         monkeypatch.setattr("os.posix_fadvise", refuse)
         task.add("user", "Go on.")
         steps.clear()
-        task.lease.sync()
+        task.writer.lease.sync()
         assert steps == ["wait"]
 
 

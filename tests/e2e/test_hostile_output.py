@@ -67,7 +67,7 @@ def place(tmp_path):
                 task.pause(EVIL)
         conversation = registry.start(engine, tmp_path, name="talk", user=EVIL, uuid=TALK)
         conversation.task.add("user", f"needle {EVIL}")
-        conversation.task.event("note", about={"name": EVIL, "directory": EVIL})
+        conversation.task.writer.event("note", about={"name": EVIL, "directory": EVIL})
         conversation.task.pause()
     _spoil(tmp_path / "contexts.db")
     (tmp_path / "config.yaml").write_text(
@@ -79,11 +79,11 @@ def place(tmp_path):
 
 
 def _append(task):
-    task.lease.append(
+    task.writer.lease.append(
         ToolCall(seq=0, tool=EVIL, args={EVIL: EVIL}, status="error", error=EVIL, duration_ms=1, timestamp="")
     )
-    task.lease.append(PlanEntry(id=0, type="plan", task_uuid=task.uuid, data={EVIL: EVIL}, timestamp=""))
-    task.lease.append(
+    task.writer.lease.append(PlanEntry(id=0, type="plan", task_uuid=task.uuid, data={EVIL: EVIL}, timestamp=""))
+    task.writer.lease.append(
         Summary(
             id=0, start_seq=1, end_seq=2, summary=EVIL, original_tokens=9, summary_tokens=1, ratio=0.1, timestamp=""
         )

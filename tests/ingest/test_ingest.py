@@ -169,7 +169,7 @@ def test_a_text_of_many_lines_is_looked_at_as_it_was_meant():
         with task.tool(call) as run:
             run.result = {"written": MANIFEST}
         assert PASSWORD not in str(list(engine.read(task.uuid).messages()))
-        (kept,) = task.history.one(2).tool_calls
+        (kept,) = task.log.one(2).tool_calls
         assert kept.masked
         assert json.loads(kept.arguments)["content"].startswith("apiVersion")
 
@@ -275,7 +275,7 @@ def test_a_tool_runs_with_what_the_model_wrote_and_is_not_run_again_after_a_cras
         task.add_reply(called("call_1", name=f"run_{TOKEN}"))
         (call,) = task.pending_calls()
         assert call.name == f"run_{TOKEN}"
-        task.lease.close()
+        task.writer.lease.close()
     with orihon.open(url) as engine:
         task = engine.resume(task.uuid)
         assert task.pending_calls() == []
@@ -382,7 +382,7 @@ def test_data_that_is_words_is_kept_as_it_came(url):
     with orihon.open(url) as engine:
         task = engine.start("local/x/issue/a")
         seq = task.add("user", [{"type": "document", "source": {"type": "text", "data": f"日本語 {ASSIGNED}"}}])
-        (kept,) = task.history.one(seq).content
+        (kept,) = task.log.one(seq).content
         assert kept.text == "日本語 DB_PASSWORD=[PASSWORD]"
 
 
@@ -403,11 +403,11 @@ def test_a_file_of_text_is_masked_wherever_it_goes(url, tmp_path):
         assert "[PASSWORD]" in str(task.window().anthropic())
         assert PASSWORD not in str(task.window().anthropic())
         # as an older version left it
-        blob = task.lease.put(ASSIGNED.encode())
+        blob = task.writer.lease.put(ASSIGNED.encode())
         kept = msgspec.structs.replace(part(None), blob=blob)
-        number = task.lease.last(Message) + 1
+        number = task.writer.lease.last(Message) + 1
         record = a_message([kept], seq=number, timestamp=codec.now(), tokens=1)
-        task.lease.write("messages", number, codec.encode_line(record), record)
+        task.writer.lease.write("messages", number, codec.encode_line(record), record)
         task.pause()
         write_task_file(engine.store, engine.row(task.uuid), tmp_path / "task.orihon")
         assert PASSWORD.encode() not in gzip.decompress((tmp_path / "task.orihon").read_bytes())

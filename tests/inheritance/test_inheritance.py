@@ -81,7 +81,7 @@ def test_a_crash_before_the_first_request_inherits_all_the_same(engine):
     run(engine, 1)
     task = engine.start(KEY, user="alice")
     task.add("system", "You fix bugs.")
-    task.lease.close()
+    task.writer.lease.close()
     with engine.resume(task.uuid) as again:
         again.add("user", "Go on.")
         assert "total_1.py" in engine.read(task.uuid).message(2).text

@@ -357,14 +357,14 @@ def test_an_imported_task_cannot_read_another_users_run(url):
     """What a file says that it inherited from is not believed: recall reads only what the task may inherit."""
     with orihon.open(url, settings=Settings()) as engine:
         task = engine.start("local/issue/mine", user="mallory", uuid="mine")
-        task.event("note", frozen={"inherited_from": ALICE})
+        task.writer.event("note", frozen={"inherited_from": ALICE})
         task.pause()
     with opened(url, "mallory") as engine:
         task = engine.resume("mine")
         assert SECRET not in task.recall(SECRET, of="previous")
         with pytest.raises(UsageError, match="inherited_from"):
             task.reconfigure(inherited_from=ALICE)
-        task.event("note", frozen={"inherited_from": ALICE})
+        task.writer.event("note", frozen={"inherited_from": ALICE})
         assert SECRET not in task.recall(SECRET, of="previous")
         task.pause()
     with opened(url, "alice") as engine:

@@ -26,16 +26,16 @@ REFUSED = {
     "a commit with a line end": lambda task: task.checkpoint("x", commit="0" * 40 + "\n"),
     "a commit of a tangent": lambda task: task.begin_tangent(commit="main"),
     "a commit that is a secret": lambda task: task.checkpoint("x", commit=TOKEN),
-    "a number as text": lambda task: task.event("pin", seq="1"),
-    "a scale of 0": lambda task: task.event("note", scale=0),
-    "a scale that is no number": lambda task: task.event("note", scale=float("nan")),
-    "a scale as text": lambda task: task.event("note", scale="x"),
-    "a scale too small": lambda task: task.event("note", scale=1e-310),
-    "no ranges": lambda task: task.event("summary", id=1, ranges=[]),
-    "a range backwards": lambda task: task.event("summary", id=1, ranges=[[5, 1]]),
-    "a hidden range backwards": lambda task: task.event("folds", first=1, last=0, hidden=[[5, 1]]),
-    "a range backwards in a state": lambda task: task.event("restore", after=1, state={"ranges": [[5, 1]]}),
-    "a summary backwards in a state": lambda task: task.event(
+    "a number as text": lambda task: task.writer.event("pin", seq="1"),
+    "a scale of 0": lambda task: task.writer.event("note", scale=0),
+    "a scale that is no number": lambda task: task.writer.event("note", scale=float("nan")),
+    "a scale as text": lambda task: task.writer.event("note", scale="x"),
+    "a scale too small": lambda task: task.writer.event("note", scale=1e-310),
+    "no ranges": lambda task: task.writer.event("summary", id=1, ranges=[]),
+    "a range backwards": lambda task: task.writer.event("summary", id=1, ranges=[[5, 1]]),
+    "a hidden range backwards": lambda task: task.writer.event("folds", first=1, last=0, hidden=[[5, 1]]),
+    "a range backwards in a state": lambda task: task.writer.event("restore", after=1, state={"ranges": [[5, 1]]}),
+    "a summary backwards in a state": lambda task: task.writer.event(
         "restore", after=1, state={"summaries": [{"id": 1, "ranges": [[5, 1]]}]}
     ),
 }
@@ -91,7 +91,7 @@ def fill(url, kind):
         task = engine.start("local/issue/k")
         task.add("user", "hello")
         task.checkpoint("before")
-        task.event(kind, foo=1)
+        task.writer.event(kind, foo=1)
         task.pin(1)
         task.complete()
         return engine.row(task.uuid)

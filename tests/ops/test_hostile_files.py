@@ -292,16 +292,16 @@ def test_a_damaged_store_goes_on_without_the_event(caplog):
     with orihon.open("memory:", settings=Settings()) as engine:
         with engine.start("local/issue/x", uuid=UUID) as task:
             task.add("user", "hello")
-            task.lease.check = lambda _: None  # as a version that did not look stored it
-            task.event("note", scale=0)
-            task.event("note", kept=1)
+            task.writer.lease.check = lambda _: None  # as a version that did not look stored it
+            task.writer.event("note", scale=0)
+            task.writer.event("note", kept=1)
             task.pause()
         shown = engine.read(UUID).window()
         assert [message.text for message in shown.messages] == ["hello"]
         assert "event 1 (note) cannot be used" in caplog.text
         task = engine.resume(UUID)
-        assert task.history.scale == 1.0
-        assert task.history.view.state.notes == {"kept": 1}
+        assert task.log.scale == 1.0
+        assert task.log.view.state.notes == {"kept": 1}
 
 
 @pytest.mark.slow

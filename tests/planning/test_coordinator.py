@@ -713,7 +713,7 @@ def stopped(engine, world, request="Mend the shop."):
     )
 
     def check(task):
-        state = task.history.view.state.notes.get("planning", {})
+        state = task.log.view.state.notes.get("planning", {})
         if state.get("actions", 0) >= 1:
             raise StopRequested("no longer assigned")
 

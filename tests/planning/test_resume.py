@@ -53,14 +53,14 @@ def _killed_at(appends):
         if id(task) in lives:
             return
         lives.add(id(task))
-        append = task.lease.append
+        append = task.writer.lease.append
 
         def dying(record):
             if next(count) == appends:
-                task.lease.close()
+                task.writer.lease.close()
             return append(record)
 
-        task.lease.append = dying
+        task.writer.lease.append = dying
 
     return check
 

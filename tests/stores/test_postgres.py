@@ -333,9 +333,9 @@ def test_nothing_is_held_while_the_caller_thinks(url, admin):
     """A reader that stopped in the middle, or a task at work, leaves no transaction open."""
     with orihon.open(url, settings=Settings()) as engine, engine.start("local/issue/x") as task:
         task.add("user", "Go.")
-        with task.lease.batch():
+        with task.writer.lease.batch():
             for number in range(1500):
-                task.lease.append(a_message(str(number)))
+                task.writer.lease.append(a_message(str(number)))
         reading = engine.store.read(task.uuid, Message)
         next(reading)
         task.window()

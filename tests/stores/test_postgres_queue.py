@@ -76,8 +76,8 @@ def test_a_task_is_put_by_once(engine, url):
         assert list(other.queue.waiting()) == []
         assert other.queue.reserve([]) is None
         task = claim(engine, uuids[0])
-        task.update(status="pending")
-        task.lease.close()
+        task.writer.update(status="pending")
+        task.writer.lease.close()
         assert other.queue.reserve(uuids) == uuids[0]
 
 

@@ -52,16 +52,18 @@ def fill(engine, directory):
     with task.tangent("why is it slow?", keep="tail"):
         task.add_reply(reply("because"))
     mark = task.checkpoint("before")
-    task.rewind(task.history.last - 2)
+    task.rewind(task.log.last - 2)
     task.restore(mark)
-    undo = task.rewind(task.history.last - 1)
+    undo = task.rewind(task.log.last - 1)
     task.undo(undo)
     task.add("user", "pin me", pinned=True)
     task.pin(1)
     task.unpin(1)
-    task.event("leave", upto=1)
-    task.event("note", scale=1.2, least_scale=1.1, refusals=[1, 2], frozen={"model": "other"}, work={"request": "x"})
-    task.event(
+    task.writer.event("leave", upto=1)
+    task.writer.event(
+        "note", scale=1.2, least_scale=1.1, refusals=[1, 2], frozen={"model": "other"}, work={"request": "x"}
+    )
+    task.writer.event(
         "note", next_message={"text": "later", "id": "1"}, turn=3, steps=2, cut=4, planning={"phase": "planning"}
     )
     parts = Decomposition(subtasks=(Subtask(id="1", description="s"),))
@@ -70,8 +72,8 @@ def fill(engine, directory):
     record_value(task, plan)
     task.begin_tangent()
     task.add("user", "aside")
-    task.event("view", **record(task.history.view))
-    task.event("clear")
+    task.writer.event("view", **record(task.log.view))
+    task.writer.event("clear")
     task.add("user", "go on")
     task.add_reply(reply("done"))
     task.pause("for lunch")

@@ -137,6 +137,6 @@ def test_a_call_that_a_summary_swallowed_does_not_wait(engine):
     assert task.compact(keep_recent=3) is not None
     task.rewind(left + 1)
     assert task.pending_calls() == []
-    task.lease.close()
+    task.writer.lease.close()
     with engine.resume(task.uuid) as again:
         assert INTERRUPTED not in str(again.window().openai())

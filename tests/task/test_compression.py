@@ -114,11 +114,11 @@ def test_an_undone_one_rests_until_the_limit(engine):
         task.window()
         assert len(model.prompts) == asked
         while len(model.prompts) == asked:
-            tokens, _ = task.history.unsummarised()
+            tokens, _ = task.log.count_uncovered()
             work(task, rounds, rounds + 1)
             rounds += 1
             assert rounds < 200
-        assert tokens > 0.9 * task.history.limit
+        assert tokens > 0.9 * task.log.limit
 
 
 @pytest.mark.slow

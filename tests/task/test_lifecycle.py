@@ -116,7 +116,7 @@ def test_an_interrupt_while_a_result_is_stored(engine):
         task.add_reply(calling(("read_file", {"path": "a.py"})))
         with task.tool(task.pending_calls()[0]) as run:
             run.result = "ok"
-            task.append = lambda _: _interrupted(task)
+            task.writer.append = lambda _: _interrupted(task)
     with engine.resume(task.uuid) as again:
         assert again.pending_calls() == []
         assert again.window().openai()[-1]["content"] == INTERRUPTED
@@ -124,7 +124,7 @@ def test_an_interrupt_while_a_result_is_stored(engine):
 
 def _interrupted(task):
     """Ctrl-C comes once, before the store has done anything."""
-    del task.append
+    del task.writer.append
     raise KeyboardInterrupt
 
 
@@ -239,9 +239,9 @@ def test_a_begun_end_is_finished(engine):
     for finish in ("resume", "start"):
         task = begun(engine, inherit=False)
         turn(task, saying("All done here."))
-        task.event("note", ending={"status": "stopped", "reason": "enough"})
-        task.update(activity="completing")
-        task.lease.close()
+        task.writer.event("note", ending={"status": "stopped", "reason": "enough"})
+        task.writer.update(activity="completing")
+        task.writer.lease.close()
         if finish == "resume":
             with pytest.raises(Conflict, match="stopped already"):
                 engine.resume(task.uuid)
@@ -262,10 +262,10 @@ def test_a_begun_end_is_finished_with_one_summary(engine, hide):
     hide(task)
     task.add("user", "And lunch?")
     hide(task)
-    task.update = lambda **changes: _die(task) if "completed_at" in changes else None
+    task.writer.update = lambda **changes: _die(task) if "completed_at" in changes else None
     with pytest.raises(KeyboardInterrupt):
         task.complete()
-    del task.update
+    del task.writer.update
     with pytest.raises(Conflict, match="completed already"):
         engine.resume(task.uuid)
     (final,) = engine.read(task.uuid).summaries()
@@ -274,7 +274,7 @@ def test_a_begun_end_is_finished_with_one_summary(engine, hide):
 
 def _die(task):
     """Let go of everything as a killed process does."""
-    task.lease.close()
+    task.writer.lease.close()
     raise KeyboardInterrupt
 
 
@@ -282,9 +282,9 @@ def test_an_end_that_cannot_be_finished_does_not_stop_the_next_start(tmp_path, c
     """It is said in the log, and the new task starts."""
     with orihon.open(tmp_path, settings=Settings()) as engine:
         task = begun(engine, inherit=False)
-        task.event("note", ending={"status": "completed"})
-        task.update(activity="completing")
-        task.lease.close()
+        task.writer.event("note", ending={"status": "completed"})
+        task.writer.update(activity="completing")
+        task.writer.lease.close()
         (tmp_path / "running" / task.uuid / "metadata.json").write_text("{}", encoding="utf-8")
         with engine.start(KEY) as new:
             assert new.row.status == "running"

@@ -2,7 +2,7 @@
 
 import logging
 
-from orihon.task.history import RECENT_BYTES
+from orihon.task.log import RECENT_BYTES
 from support.replies import KEY, TOOLS, calling, turn
 
 LONG = "I changed the total in basket.py. " * 60
@@ -53,7 +53,7 @@ def test_the_newest_messages_in_memory_are_bounded(engine):
     task.add("user", "Read these.")
     for number in range(30):
         task.add("user", f"short {number}")
-    assert len(task.history._recent) == 20
+    assert len(task.log._recent) == 20
     for number in range(12):
         task.add("user", f"{number} " + "x" * 200_000)
     task.pause()

@@ -134,7 +134,7 @@ def task(engine):
 
 
 def newest(task):
-    return list(task.lease.store.read(task.uuid, Message))[-1]
+    return list(task.writer.lease.store.read(task.uuid, Message))[-1]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: type(text).__name__)
@@ -143,7 +143,7 @@ def test_a_text_of_a_subclass(engine, task, text):
     task.add("user", text)
     assert type(newest(task).content) is str
     assert newest(task).content == "red"
-    assert type(task.history.one(newest(task).seq).content) is str, "also in memory"
+    assert type(task.log.one(newest(task).seq).content) is str, "also in memory"
     task.add(Role.USER, [text, {"type": "text", "text": text}])
     assert newest(task).text == "red\nred"
     task.add("assistant", text, tool_calls=[{"id": text, "name": text, "arguments": {text: text}}], key=text)
@@ -158,10 +158,10 @@ def test_a_text_of_a_subclass(engine, task, text):
     with task.tangent(text):
         task.add("assistant", text)
     number = task.checkpoint(text)
-    assert next(task.lease.store.read(task.uuid, Event, first=number, last=number)).data["label"] == "red"
+    assert next(task.writer.lease.store.read(task.uuid, Event, first=number, last=number)).data["label"] == "red"
     task.snapshot(goal=text, key_observations=[text])
     task.sticky({text: text})
-    task.event("note", here=text)
+    task.writer.event("note", here=text)
     task.reconfigure(model=text)
     assert task.recall(text)
     json.dumps(task.window().openai())
@@ -245,7 +245,7 @@ CALLS = {
     "tools": lambda task, value: task.reconfigure(tools=value),
     "link": lambda task, value: task.link(value),
     "plan": lambda task, value: task.plan(value),
-    "event": lambda task, value: task.event("note", value=value),
+    "event": lambda task, value: task.writer.event("note", value=value),
 }
 ENGINE_CALLS = {
     "start key": lambda engine, value: engine.start(value),
@@ -279,7 +279,7 @@ def test_what_is_not_clear_is_refused_in_a_sentence(tmp_path):
             if isinstance(made, orihon.Task):
                 made.close()
         assert task.window().messages is not None
-        for message in task.lease.store.read(task.uuid, Message):
+        for message in task.writer.lease.store.read(task.uuid, Message):
             codec.decode_line(codec.encode_line(message), Message)
 
 
@@ -299,11 +299,11 @@ def test_a_record_made_by_hand(task):
     said = Message(
         seq=0, role="user", content=Text("red"), timestamp="", tokens=0, key=Liar("k"), unknown={"x": Whole(3)}
     )
-    task.lease.append(said)
+    task.writer.lease.append(said)
     assert newest(task).content == "red"
     assert newest(task).unknown == {"x": 3}
     with pytest.raises(UsageError, match="cannot be stored"):
-        task.lease.append(Message(seq=0, role="user", content="x", timestamp="", tokens=0, is_error=object()))
+        task.writer.lease.append(Message(seq=0, role="user", content="x", timestamp="", tokens=0, is_error=object()))
 
 
 def test_one_level_and_all_of_them():

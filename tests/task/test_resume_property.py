@@ -86,7 +86,7 @@ class Player:
             self.calls += 1
             asked.append({"id": f"call_{self.calls}", "function": {"name": name, "arguments": arguments}})
         context = self.task.row.current_context_tokens
-        counted = int((context + self.task.history.schema_tokens) * self.counts) if context else 0
+        counted = int((context + self.task.log.schema_tokens) * self.counts) if context else 0
         usage = (counted, 10) if counted else None
         self.task.add_reply(saying(text, usage=usage, tool_calls=asked))
 
@@ -110,7 +110,7 @@ class Player:
         self.task.unpin(self.message(share))
 
     def message(self, share):
-        return max(1, int(share * self.task.history.last))
+        return max(1, int(share * self.task.log.last))
 
     def sticky(self, files):
         self.task.sticky(files)
@@ -149,7 +149,7 @@ class Player:
 
     def crash(self):
         """The process is gone; another one takes the task."""
-        self.task.lease.close()
+        self.task.writer.lease.close()
         self.task = self.engine.resume(self.task.uuid, summariser=self.options["summariser"])
 
     def shown(self):
@@ -184,7 +184,7 @@ def test_a_crash_changes_nothing_of_the_window(kind, play, counts):
         for step in play:
             player.do(step)
         before, log = player.shown(), player.log()
-        player.task.lease.close()
+        player.task.writer.lease.close()
         assert shown(engine.read(player.task.uuid)) == before
         player.task = engine.resume(player.task.uuid, summariser=summariser)
         added = player.log()[len(log) :]
@@ -192,7 +192,7 @@ def test_a_crash_changes_nothing_of_the_window(kind, play, counts):
         assert {message.text for message in added} <= {INTERRUPTED}
         assert player.shown() == before
         assert shown(engine.read(player.task.uuid)) == before
-        event(f"{'folded' if player.task.history.view.state.folds else 'whole'}, {bool(added)}")
+        event(f"{'folded' if player.task.log.view.state.folds else 'whole'}, {bool(added)}")
         player.task.close()
 
 

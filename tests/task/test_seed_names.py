@@ -163,7 +163,7 @@ def opening_takes_the_settings(place):
     settings = Settings(context_storage=ContextStorage(max_memory_messages=3))
     with orihon.open(place.parent / "others", settings=settings) as other, begun(other, context_length=64_000) as task:
         long_enough(task)
-        assert len(task.history._recent) == 3
+        assert len(task.log._recent) == 3
         assert (other.row(task.uuid).context_length, task.config.max_memory_messages) == (64_000, 3)
 
 

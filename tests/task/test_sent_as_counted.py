@@ -119,7 +119,7 @@ def test_a_blob_that_is_gone_stops_nothing(engine):
         {"role": "user", "content": [Part(type="text", text="beginning", blob=gone)]},
         {"role": "assistant", "content": "", "tool_calls": calls},
     ):
-        task.append(Message(seq=0, timestamp="", tokens=0, **fields))
+        task.writer.append(Message(seq=0, timestamp="", tokens=0, **fields))
     for window in (task.window(), engine.read(task.uuid).window()):
         for api in APIS:
             assert violations(api, getattr(window, api)()) == []
@@ -131,7 +131,7 @@ def test_counts_of_another_program_are_not_believed(engine):
     """A log from elsewhere may claim that a page costs a token, or that a word fills the window."""
     task = start(engine)
     for tokens, text in ((1, WORDS), (10**9, "short"), (700, "word " * 4_000)):
-        task.append(Message(seq=0, role="user", content=text, timestamp="", tokens=tokens))
+        task.writer.append(Message(seq=0, role="user", content=text, timestamp="", tokens=tokens))
     check(task.window())
     check(engine.read(task.uuid).window())
     task.add("user", "Go on.")
@@ -240,7 +240,7 @@ def test_the_window_is_made_of_what_is_stored(engine, odd):
     task.reconfigure(tools=[*tools, {"name": odd}])
     here = sent(task.window())
     assert sent(engine.read(task.uuid).window()) == here
-    task.lease.close()
+    task.writer.lease.close()
     with engine.resume(task.uuid) as again:
         assert sent(again.window()) == here
 
@@ -291,7 +291,7 @@ def test_no_field_fills_the_window(engine, said):
         check(task.window())
     task.add("user", "Go on.")
     check(task.window())
-    assert HUGE in "".join(str(message) for message in map(task.history.everything, engine.read(task.uuid).messages()))
+    assert HUGE in "".join(str(message) for message in map(task.log.everything, engine.read(task.uuid).messages()))
     task.close()
 
 

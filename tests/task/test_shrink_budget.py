@@ -37,11 +37,11 @@ def test_it_stays_tight_after_a_reply(engine):
     with long_task(engine, context_length=100_000) as task:
         task.window()
         task.shrink_budget()
-        limit = task.history.limit
+        limit = task.log.limit
         for number in range(8):
             window = turn(task, calling(("run_tests", {"path": str(number)}), usage=(100, 5)))
             assert window.tokens <= limit
-        assert task.history.limit == limit
+        assert task.log.limit == limit
 
 
 def test_a_resume_knows_of_it(disk_url):

@@ -468,7 +468,7 @@ def test_a_provider_that_counts_more_gets_a_smaller_window(engine):
         limit = task.window().report.limit
         for _ in range(6):
             window = task.window()
-            task.add_reply(saying("Hm.", usage=(int((window.tokens + task.history.schema_tokens) * 1.3), 1)))
+            task.add_reply(saying("Hm.", usage=(int((window.tokens + task.log.schema_tokens) * 1.3), 1)))
             task.add("user", "Go on. " + "word " * 200)
         smaller = task.window().report.limit
         assert limit / 1.35 < smaller < limit / 1.25
@@ -551,7 +551,7 @@ def test_what_a_call_was_given_can_be_unfolded(engine):
         pages = [task.window().openai()[-1]["content"]]
         while "more lines: unfold" in pages[-1]:
             rest = pages[-1].rpartition('lines="')[2].partition('"')[0]
-            pages.append(recall.unfold(task.history.everything(task.history.one(3)), lines=rest))
+            pages.append(recall.unfold(task.log.load_all(task.log.one(3)), lines=rest))
         shown = [page.rpartition("\n[…")[0] or page for page in pages]
         assert "".join("".join(shown).split("\n")) == "".join(whole.split("\n"))
 
@@ -563,7 +563,7 @@ def test_a_result_that_nobody_has_run_is_an_error(engine, result):
         turn(task, calling(("read_file", {})), [result])
         (record,) = engine.read(task.uuid).tools()
         assert record.status == "error"
-        assert "nobody has run" in record.error
+        assert "never run" in record.error
 
 
 def test_an_error_inside_a_tangent_that_was_left_is_the_one_to_hear(engine):

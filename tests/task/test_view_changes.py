@@ -92,7 +92,7 @@ def test_a_pin_goes_with_what_is_rewound(engine):
         with pytest.raises(UsageError, match="m3 is not part"):
             task.pin(3)
         task.undo()
-        assert task.history.view.state.pins == (3,)
+        assert task.log.view.state.pins == (3,)
         assert shown(task)[-1] == "Never touch the till."
 
 
@@ -118,7 +118,7 @@ def test_a_call_that_was_left_out_whole_waits_no_longer(engine):
     task = begun(engine)
     task.add_reply(calling(("read_file", {"path": "a.py"}), text="First."))
     task.add("user", "Never mind.")
-    task.event("folds", first=1, last=0, hidden=[[3, 3]])
+    task.writer.event("folds", first=1, last=0, hidden=[[3, 3]])
     task.rewind(3)
     before = shown(task)
     assert "First." not in str(before)
@@ -138,7 +138,7 @@ def test_undo_takes_back_nothing_else(engine):
         task.undo()
         assert "They talked." not in str(shown(task))
         assert task.snapshot().goal == "Fix the till too"
-        assert task.history.view.state.pins == (pin,)
+        assert task.log.view.state.pins == (pin,)
 
 
 def test_undo_stays_inside_a_tangent(engine):

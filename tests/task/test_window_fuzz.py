@@ -67,7 +67,7 @@ class Player:
         given["tool_calls"] = [Call(**call) for call in given.get("tool_calls", ())]
         given |= {"native": Native(**given["native"])} if "native" in given else {}
         given |= {"blob": msgspec.convert(given["blob"], orihon.records.Blob)} if "blob" in given else {}
-        self.task.append(Message(seq=0, timestamp="", **given))
+        self.task.writer.append(Message(seq=0, timestamp="", **given))
 
     def results(self, results):
         for call, result in zip(self.task.pending_calls(), results, strict=False):
@@ -75,7 +75,7 @@ class Player:
                 run.result = result
 
     def message(self, share):
-        return max(1, int(share * self.task.history.last))
+        return max(1, int(share * self.task.log.last))
 
     def pin(self, share):
         self.task.pin(self.message(share))
@@ -107,7 +107,7 @@ class Player:
 
     def crash(self):
         """The process is gone; another one takes the task."""
-        self.task.lease.close()
+        self.task.writer.lease.close()
         self.task = self.engine.resume(self.task.uuid)
 
     def __getattr__(self, name):
@@ -162,7 +162,7 @@ def check(player, figures):
     expect(sent_of(task.window()) == now, "the next window is another one")
     expect(window.tokens <= window.report.limit, f"{window.tokens} tokens of {window.report.limit}")
     figures["windows"] += 1
-    figures["folded"] += bool(task.history.view.state.folds)
+    figures["folded"] += bool(task.log.view.state.folds)
 
 
 def check_request(api, window, task, figures):
@@ -170,12 +170,12 @@ def check_request(api, window, task, figures):
     broken = violations(api, request, model=model) + misfits(api, request)
     expect(not broken, f"{api}, {model}: {broken}")
     expect("\0" not in str(request), f"{api}: NUL is sent")
-    own = task.history.counter
+    own = task.log.counter
     cost = tokens_of(api, request, own)
     rounded = len(window.messages) + 1 if own.name == "chars4" else 0  # the rule rounds each message down
     expect(cost <= window.tokens + rounded, f"{api}: {cost} {own.name} tokens are sent, {window.tokens} were counted")
     schemas = own.tools(window.tools(api))
-    expect(schemas <= task.history.schema_tokens, f"{api}: the tools cost {schemas}, not {task.history.schema_tokens}")
+    expect(schemas <= task.log.schema_tokens, f"{api}: the tools cost {schemas}, not {task.log.schema_tokens}")
     exact = counter("o200k")
     real = tokens_of(api, request, exact) + exact.tools(window.tools(api))
     if own.name in {"estimate", "o200k"}:
@@ -188,7 +188,7 @@ def check_request(api, window, task, figures):
 def check_too_small(task, error):
     """What cannot be made smaller is the system prompt, the pins and the schemas; everything else is bounded."""
     expect(error.needed > error.allowed, f"{error.needed} of {error.allowed}")
-    history = task.history
+    history = task.log
     head = [message for message in history.read(1, 16) if message.role == "system"]
     pinned = [message for seq in history.view.state.pins for message in history.unit(seq)]
     fixed = sum(history.counter.message(message) for message in [*head, *pinned])
@@ -213,7 +213,7 @@ def perform(play, *, at_every_step=False, figures=None):
                     check(player, figures)
             check(player, figures)
             check_resume(player, figures)
-            player.task.lease.close()
+            player.task.writer.lease.close()
             if play.kind != "memory":
                 check_command(engine, player.task.uuid, url)
 

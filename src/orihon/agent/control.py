@@ -90,7 +90,7 @@ def make_stop_check(source: Source, settings: TaskStop, clock: Callable[[], floa
     def check(task: Task) -> None:
         if not (settings.enabled and throttle.is_due()):
             return
-        was_assigned = True if task.history.view.state.notes.get(ASSIGNED) is True else None
+        was_assigned = True if task.log.view.state.notes.get(ASSIGNED) is True else None
         if not source.is_wanted(task.row.key, was_assigned=was_assigned):
             raise StopRequested("no longer assigned")
 
@@ -104,7 +104,7 @@ def make_comment_check(source: Source, clock: Callable[[], float] = time.monoton
     def check(task: Task) -> None:
         if not throttle.is_due():
             return
-        seen = SeenComments(task.history.view.state.notes.get(COMMENTS))
+        seen = SeenComments(task.log.view.state.notes.get(COMMENTS))
         try:
             comments = source.list_comments(task.row.key, seen.since or task.row.created_at)
         except SourceError as error:
@@ -115,7 +115,7 @@ def make_comment_check(source: Source, clock: Callable[[], float] = time.monoton
             text = _NEW_COMMENT.format(author=comment.author, body=quoted(comment.body))
             task.add("user", text, key=f"comment:{comment.id}:{comment.updated_at}")
         if new:
-            task.event("note", **{COMMENTS: seen.state()})
+            task.writer.event("note", **{COMMENTS: seen.state()})
 
     return check
 

@@ -141,10 +141,10 @@ class TaskHandler:
         seen.take_new(work.comments)
         notes = work.notes
         if self.source is not None:
-            self._comment(task.row.key, task.handoff.notice if task.handoff is not None else "")
+            self._comment(task.row.key, task.inheritance.notice if task.inheritance is not None else "")
             notes = notes | {COMMENTS: seen.state(), ASSIGNED: work.assigned}
         if notes:
-            task.event("note", **notes)
+            task.writer.event("note", **notes)
         request = Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)
         language = task.config.language if task.config.language != "auto" else language_of([request])
         system = [work.system or prompt("system", language), self.engine.settings.system_prompt]

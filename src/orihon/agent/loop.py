@@ -16,8 +16,8 @@ from orihon.agent.models.base import OnText, was_cut
 from orihon.codec import as_text
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
-from orihon.task.runs import PendingCall
 from orihon.task.task import Task
+from orihon.task.tool_run import PendingCall
 from orihon.task.window import Window
 
 MAX_FAILURES = 3  # of one tool, or empty replies, in a row
@@ -114,7 +114,7 @@ class Loop:
 
     def continue_from(self, seq: int, *, schema: dict[str, Any] | None = None) -> str:
         """Return the model's answer to an earlier message."""
-        for message in self.task.history.read(seq + 1, self.task.history.last):
+        for message in self.task.log.read(seq + 1, self.task.log.last):
             if message.role == "assistant" and not message.tool_calls and message.text.strip():
                 return message.text
         return self.run_until_done(schema=schema)
@@ -146,7 +146,7 @@ class Loop:
 
     def announce(self, text: str) -> None:
         """Pass a note to `on_step`."""
-        self.on_step(Step(kind="note", text=self.task.sanitiser.text(text)))
+        self.on_step(Step(kind="note", text=self.task.writer.sanitiser.text(text)))
 
     def _run_pending_calls(self) -> None:
         for call in self.task.pending_calls():
@@ -166,14 +166,14 @@ class Loop:
                 continue
             self._is_cut = isinstance(reply, dict) and was_cut(reply)
             if self._is_cut:  # noted before it is stored, so that a crash cannot turn it into an answer
-                self.task.event("note", **{CUT: self.task.history.last + 1})
-            message = self.task.history.one(self.task.add_reply(reply))
+                self.task.writer.event("note", **{CUT: self.task.log.last + 1})
+            message = self.task.log.one(self.task.add_reply(reply))
             self._cost = self.cost + (compute_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
 
     def _run_call(self, call: PendingCall) -> None:
-        mask = self.task.sanitiser.text  # listeners may shorten, print or send the text
-        self.on_step(Step(kind="call", text=f"{mask(call.name)} {self.task.sanitiser.arguments(call.text)}"))
+        mask = self.task.writer.sanitiser.text  # listeners may shorten, print or send the text
+        self.on_step(Step(kind="call", text=f"{mask(call.name)} {self.task.writer.sanitiser.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
         self.on_step(Step(kind="result", text=mask(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
@@ -185,10 +185,10 @@ class Loop:
 
     def _follow_up_stored_reply(self) -> None:
         """Continue after an empty or cut reply that was stored just before a crash."""
-        newest = next(self.task.history.backwards(self.task.history.view.state.ranges), None)
+        newest = next(self.task.log.backwards(self.task.log.view.state.ranges), None)
         if newest is None or newest.role != "assistant" or newest.tool_calls:
             return
-        self._is_cut = self.task.history.view.state.notes.get(CUT) == newest.seq
+        self._is_cut = self.task.log.view.state.notes.get(CUT) == newest.seq
         self._handle_empty_reply(newest)
         self._handle_cut_reply(newest)
 
@@ -226,7 +226,7 @@ class Loop:
     def cost(self) -> float:
         """The cost of all replies of the task, by the given prices. Earlier sittings are read once."""
         if self._cost is None:
-            messages = self.task.lease.store.read(self.task.uuid, Message)
+            messages = self.task.writer.lease.store.read(self.task.uuid, Message)
             self._cost = sum(compute_cost(message.usage, self.limits) for message in messages if message.usage)
         return self._cost
 
@@ -244,7 +244,7 @@ class Loop:
             )
         )
         if turn % STATS_EVERY == 0:
-            self.task.log.debug("Context stats: %d messages, ~%d tokens", len(window.messages), report.tokens)
+            self.task.writer.logger.debug("Context stats: %d messages, ~%d tokens", len(window.messages), report.tokens)
 
 
 def compute_cost(usage: Usage, limits: Limits) -> float:

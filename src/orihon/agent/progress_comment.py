@@ -134,7 +134,7 @@ class ProgressReporter:
     def __init__(self, source: Source | None, task: Task, settings: ProgressSettings) -> None:
         self.task = task
         self._text, self._phase = "", ""
-        self._stored = dict(task.history.view.state.notes.get(NOTE) or {})
+        self._stored = dict(task.log.view.state.notes.get(NOTE) or {})
         self.comment = (
             ProgressComment(source, task.row.key, settings, state=self._stored)
             if source is not None and settings.enabled
@@ -160,7 +160,7 @@ class ProgressReporter:
         if self.comment is None or self.comment.state() == self._stored:
             return
         try:
-            self.task.event("note", **{NOTE: self.comment.state()})
+            self.task.writer.event("note", **{NOTE: self.comment.state()})
             self._stored = self.comment.state()
         except OrihonError as error:
             log.warning("The state of the progress comment could not be stored: %s", error)
@@ -192,12 +192,12 @@ class ProgressReporter:
 
     def _load_plan(self) -> Plan | None:
         try:
-            return read_run(self.task.lease.store, self.task.row).plan if self._phase else None
+            return read_run(self.task.writer.lease.store, self.task.row).plan if self._phase else None
         except OrihonError:
             return None
 
     def _find_last_text(self) -> str:
-        history = self.task.history
+        history = self.task.log
         try:
             newest = list(history.read(max(1, history.last - MAX_SEARCHED_MESSAGES), history.last))
         except OrihonError:

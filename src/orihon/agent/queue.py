@@ -24,8 +24,8 @@ from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound, SourceError, StoreError
 from orihon.records import Event, TaskRow
 from orihon.stores.base import Query
-from orihon.task.history import last_number, load_view
-from orihon.task.lifecycle import INTERRUPTED, ending_of
+from orihon.task.lifecycle import INTERRUPTED, read_ending
+from orihon.task.log import last_number, load_view
 from orihon.task.task import Task
 from orihon.task_key import TaskKey
 
@@ -61,11 +61,11 @@ def enqueue(
     """Add a task to the queue. Return its id."""
     task = engine.start(key, uuid=uuid, user=user, queued=True)
     try:
-        task.update(priority=priority)  # before the job, without which it is not taken
-        task.event("note", **{WORK: msgspec.to_builtins(msgspec.structs.replace(job, queued=True))})
-        task.lease.sync()
+        task.writer.update(priority=priority)  # before the job, without which it is not taken
+        task.writer.event("note", **{WORK: msgspec.to_builtins(msgspec.structs.replace(job, queued=True))})
+        task.writer.lease.sync()
     finally:
-        task.lease.close()
+        task.writer.lease.close()
     return task.uuid
 
 
@@ -158,8 +158,8 @@ def claim(engine: Engine, uuid: str, **options: Any) -> Task | None:
     running = engine.store.find(Query(status=("running",), key=task.row.task_key))
     if any(row.uuid != uuid for row in running):
         # two workers took two tasks with one key at the same moment: both try again later
-        task.update(status=before.status, reason=before.reason, activity="")
-        task.lease.close()
+        task.writer.update(status=before.status, reason=before.reason, activity="")
+        task.writer.lease.close()
         return None
     return task
 
@@ -169,8 +169,8 @@ def stop_idle_task(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
     uuid = engine.row(uuid).uuid
     try:
         with engine.store.lease(uuid) as lease:
-            task = engine.taken(lease)
-            ending = ending_of(task.history.view.state.notes)
+            task = engine.open_leased(lease)
+            ending = read_ending(task.log.view.state.notes)
             if task.row.status == "running" and ending is not None:
                 task.finish(ending)  # its process died while the task ended
             else:
@@ -198,7 +198,7 @@ def recover(engine: Engine, user: str | None = None) -> list[RecoveredTask]:
             continue
         try:
             with engine.store.lease(row.uuid) as lease:
-                task = engine.taken(lease)
+                task = engine.open_leased(lease)
                 if task.row.status == "running":
                     job = load_job(engine, row.uuid)
                     _settle(task, job)
@@ -211,7 +211,7 @@ def recover(engine: Engine, user: str | None = None) -> list[RecoveredTask]:
 
 
 def _settle(task: Task, job: Job | None) -> None:
-    ending = ending_of(task.history.view.state.notes)
+    ending = read_ending(task.log.view.state.notes)
     if ending is not None:
         task.finish(ending)
     elif job is None or not job.queued:
@@ -219,6 +219,6 @@ def _settle(task: Task, job: Job | None) -> None:
     elif task.row.attempts + 1 >= MAX_ATTEMPTS:
         task.fail(f"The worker died {MAX_ATTEMPTS} times.", reason=INTERRUPTED)
     else:
-        task.interrupt_lost()
-        task.update(add={"attempts": 1}, status="pending", activity="")
-        task.log.warning("Its worker died; it is back in the queue.")
+        task.interrupt_lost_calls()
+        task.writer.update(add={"attempts": 1}, status="pending", activity="")
+        task.writer.logger.warning("Its worker died; it is back in the queue.")

@@ -34,7 +34,7 @@ from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Forge, Settings
-from orihon.task.task import HANDOFF_KEY
+from orihon.task.task import INHERITANCE_KEY
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -129,7 +129,7 @@ class RunSetup:
         if begin_after is None:
             return
         messages = self.engine.read(row.uuid).messages()  # after a crash the row may lack the last reply
-        replies = sum(message.role == "assistant" and message.key != HANDOFF_KEY for message in messages)
+        replies = sum(message.role == "assistant" and message.key != INHERITANCE_KEY for message in messages)
         if replies or row.started_at is not None:
             begin_after(replies)
 
@@ -232,7 +232,7 @@ def _refuse(engine: Engine, uuid: str, error: OrihonError, job: Job | None = Non
         return None
     with task:
         if job is None and queue.load_job(engine, uuid) is not None:  # it is being enqueued just now
-            task.update(status="pending", activity="")
+            task.writer.update(status="pending", activity="")
         elif error.retryable:
             task.pause(f"{queue.FAILED}{error.message}")
         else:

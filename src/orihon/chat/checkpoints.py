@@ -18,8 +18,8 @@ from orihon.chat.workspace_checkpoints import FileChange, RestoreResult, Snapsho
 from orihon.errors import NotFound, OrihonError
 from orihon.ingest import shown
 from orihon.records import Event
-from orihon.task.runs import Run
 from orihon.task.task import Task
+from orihon.task.tool_run import ToolRun
 
 RESTORING = "restoring"  # the event of a restore that was started
 ENABLED = "checkpoints"  # the note with the user's decision
@@ -67,7 +67,7 @@ class Checkpoints:
 
     def take(self, label: str = "") -> Checkpoint:
         """Take a checkpoint inside a turn, numbered like those of tool calls."""
-        label = self.task.sanitiser.text(label)
+        label = self.task.writer.sanitiser.text(label)
         return self._add_step(label or "by the user", self._save(label))
 
     def end_turn(self, prompt: str) -> Checkpoint:
@@ -79,11 +79,11 @@ class Checkpoints:
         self._turn_commit = snapshot.commit
         return self._add(str(self.conversation.turn), label, snapshot)
 
-    def after_tool(self, _: Task, run: Run) -> None:
+    def after_tool(self, _: Task, run: ToolRun) -> None:
         """Take a checkpoint if the tool call changed files. This is a hook of the task."""
         if run.call.name in READ_ONLY_TOOLS:
             return
-        label = self._make_label(f"{run.call.name} {self.task.sanitiser.arguments(run.call.text)}")
+        label = self._make_label(f"{run.call.name} {self.task.writer.sanitiser.arguments(run.call.text)}")
         try:
             snapshot = self._save(label)
         except OrihonError as error:
@@ -98,7 +98,7 @@ class Checkpoints:
 
     def _make_label(self, text: str) -> str:
         """Return one line, masked before it is cut."""
-        line = " ".join(self.task.sanitiser.text(text).split())
+        line = " ".join(self.task.writer.sanitiser.text(text).split())
         return line if len(line) <= MAX_LABEL_CHARS else f"{line[: MAX_LABEL_CHARS - 1]}…"
 
     def _save(self, label: str) -> Snapshot:

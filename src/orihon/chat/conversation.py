@@ -31,8 +31,8 @@ from orihon.context.view import State, Tangent, Undo
 from orihon.errors import Corrupt, NotFound, TangentError, UsageError
 from orihon.records import Blob, Event, Message, Summary, Usage
 from orihon.stores.base import Store
-from orihon.task.branches import Keep
 from orihon.task.task import Task
+from orihon.task.timeline import Keep
 from orihon.terminal import Language
 
 MAX_ENTRIES = 10_000
@@ -121,7 +121,7 @@ class Conversation:
     @property
     def tangents(self) -> tuple[Tangent, ...]:
         """The open tangents, the outermost first."""
-        return self.task.history.view.tangents
+        return self.task.log.view.tangents
 
     @property
     def is_in_tangent(self) -> bool:
@@ -153,12 +153,12 @@ class Conversation:
 
     @property
     def store(self) -> Store:
-        return self.task.lease.store
+        return self.task.writer.lease.store
 
     @property
     def notes(self) -> dict[str, Any]:
         """The notes of the task. Tangents and checkpoints restore them."""
-        return self.task.history.view.state.notes
+        return self.task.log.view.state.notes
 
     def set_notes(self, **notes: Any) -> None:
         """Change notes; None deletes one."""
@@ -166,7 +166,7 @@ class Conversation:
 
     def add_event(self, type: str, **data: Any) -> int:
         """Append an event and return its number."""
-        return self.task.event(type, **data)
+        return self.task.writer.event(type, **data)
 
     def add_error(self, message: str) -> None:
         """Keep an error message in the transcript."""
@@ -180,35 +180,35 @@ class Conversation:
         """Store a JSON value as a blob, named by a note, unless it is stored already."""
         data = msgspec.json.encode(value)
         blob = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
-        with self.task.lock:
+        with self.task.writer.lock:
             if self.notes.get(note) != blob:
-                self.task.lease.put(data)
+                self.task.writer.lease.put(data)
                 self.set_notes(**{note: blob})
 
     def load_value(self, note: str) -> Any:
         """Return the value that `save_value` stored; None if there is none or it is lost."""
         try:
-            return decode_json(self.task.history.load(msgspec.convert(self.notes.get(note), Blob)))
+            return decode_json(self.task.log.load(msgspec.convert(self.notes.get(note), Blob)))
         except (ValueError, NotFound, Corrupt) as error:
-            self.task.log.debug("There is no stored %s: %s", note, error)
+            self.task.writer.logger.debug("There is no stored %s: %s", note, error)
             return None
 
     def add_summary(self, text: str, last: int) -> None:
         """Replace the visible messages up to `last` by a summary in the window."""
         ranges = [*upto(self.visible, last)]
         tokens = sum(message.tokens for message in self.messages() if message.seq <= last)
-        size = self.task.history.counter.text(text)
+        size = self.task.log.counter.text(text)
         summary = Summary(
             id=0, start_seq=ranges[0][0], end_seq=last, summary=text, original_tokens=tokens, summary_tokens=size,
             ratio=size / max(1, tokens), ranges=[(first, end) for first, end in ranges], timestamp=now(),
         )  # fmt: skip
-        self.add_event("summary", id=self.task.append(summary), ranges=ranges, kept=())
+        self.add_event("summary", id=self.task.writer.append(summary), ranges=ranges, kept=())
 
     # reading
 
     @property
     def state(self) -> State:
-        return self.task.history.view.state
+        return self.task.log.view.state
 
     @property
     def visible(self) -> Ranges:
@@ -217,21 +217,21 @@ class Conversation:
 
     @property
     def last(self) -> int:
-        return self.task.history.last
+        return self.task.log.last
 
     def find_newest(self, role: str = "") -> Message | None:
         """Return the newest visible message, perhaps of one role."""
-        messages = self.task.history.backwards(self.visible)
+        messages = self.task.log.backwards(self.visible)
         return next((message for message in messages if role in {"", message.role}), None)
 
     @property
     def undoable(self) -> tuple[Undo, ...]:
         """The steps that `undo` can take back, the newest last."""
-        return self.task.history.view.undoable
+        return self.task.log.view.undoable
 
     @property
     def language(self) -> Language:
-        return cast("Language", self.task.history.language)
+        return cast("Language", self.task.log.language)
 
     @property
     def mcp_enabled(self) -> bool:
@@ -242,12 +242,12 @@ class Conversation:
         """Read messages in order: the visible ones, or those in these ranges."""
         for start, end in self.visible if ranges is None else ranges:
             if end >= first:
-                yield from self.task.history.read(max(start, first), end)
+                yield from self.task.log.read(max(start, first), end)
 
     def entries(self, ranges: Ranges | None = None, *, with_blobs: bool = False) -> Iterator[HistoryEntry | UserTurn]:
         """Read messages as pairs; `with_blobs` loads everything that is stored in blobs."""
         messages = self.messages(ranges)
-        return pair_messages(map(self.task.history.everything, messages) if with_blobs else messages)
+        return pair_messages(map(self.task.log.load_all, messages) if with_blobs else messages)
 
     def pairs(self, ranges: Ranges | None = None, *, with_blobs: bool = False) -> Iterator[HistoryEntry]:
         """Read the entries that have a reply."""
@@ -261,7 +261,7 @@ class Conversation:
     def read_transcript(self, limit: int = MAX_ENTRIES, ranges: Ranges | None = None) -> list[tuple[int, str]]:
         """Return the newest entries with the numbers of their messages; an error has that of the message before it."""
         ranges = self.visible if ranges is None else ranges
-        texts = (((message.seq, 0), format_message(message)) for message in self.task.history.backwards(ranges))
+        texts = (((message.seq, 0), format_message(message)) for message in self.task.log.backwards(ranges))
         errors = (
             ((event.after, event.id), str(event.data.get("text", "")))
             for event in self.read_events()
@@ -279,8 +279,8 @@ class Conversation:
 
     def preview_window(self) -> tuple[Report, int, float]:
         """Return the next window's report, the tokens of the tools, and the provider's tokens for one of ours."""
-        history = self.task.history
-        return history.composed().report, history.schema_tokens, history.scale
+        log = self.task.log
+        return log.compose().report, log.schema_tokens, log.scale
 
     def read_usage(self, first: int) -> Iterator[tuple[int, Usage]]:
         """Read the numbers and the usage of all replies from a message on, the hidden ones included."""

@@ -100,7 +100,7 @@ def _write(conversation: Conversation, file: BinaryIO, parts: Json) -> int:
         **conversation.notes.get(UNKNOWN, {}),
     }
     fields = msgspec.to_builtins({name: value for name, value in fields.items() if value is not None})
-    file.write(b"],\n" + msgspec.json.encode(conversation.task.sanitiser.value(fields))[1:])
+    file.write(b"],\n" + msgspec.json.encode(conversation.task.writer.sanitiser.value(fields))[1:])
     return count
 
 
@@ -183,7 +183,7 @@ def read(
         if unknown and len(msgspec.json.encode(unknown)) <= MAX_UNKNOWN_BYTES:
             conversation.set_notes(**{UNKNOWN: unknown})
     except BaseException:
-        conversation.task.lease.close()
+        conversation.task.writer.lease.close()
         with suppress(StoreError):  # a failed load leaves nothing behind
             engine.store.delete(conversation.conversation_id)
         raise

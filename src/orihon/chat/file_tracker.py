@@ -239,7 +239,7 @@ def _hash(data: bytes | None) -> str:
 
 def save(conversation: Conversation, files: Mapping[str, Any]) -> None:
     """Store exported files, except those whose path contains a secret."""
-    mask = conversation.task.sanitiser.text
+    mask = conversation.task.writer.sanitiser.text
     conversation.save_value(NOTE, {path: file for path, file in files.items() if mask(path) == path})
 
 

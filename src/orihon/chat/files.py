@@ -21,7 +21,7 @@ from orihon.chat.sticky_files import StickyFiles
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.errors import OrihonError, UsageError
 from orihon.settings.schema import Settings
-from orihon.task.config import name_of
+from orihon.task.config import tool_name
 from orihon.task.task import Task
 
 Schema = dict[str, Any]
@@ -103,7 +103,7 @@ def group_by_origin(schemas: Iterable[Schema], tools: Toolbox | None = None) -> 
     """Group tool schemas by origin: `builtin`, `custom` and `mcp`. No server is started for it."""
     groups: dict[str, list[Schema]] = {"builtin": [], "custom": [], "mcp": []}
     for schema in schemas:
-        name = name_of(schema)
+        name = tool_name(schema)
         if schema in (UNFOLD, RECALL) or (tools is not None and name in BUILTIN_TOOLS):
             groups["builtin"].append(schema)
         else:

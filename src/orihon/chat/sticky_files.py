@@ -17,7 +17,7 @@ from orihon.chat.workspace_files import OpenFile, open_path, parse_entry, resolv
 from orihon.context.sticky import StickyFile, shown_path
 from orihon.context.window import STICKY_SHARE
 from orihon.errors import ToolError, UsageError
-from orihon.task.sticky import Version
+from orihon.task.sticky import FileVersion
 from orihon.task.task import Task
 
 DEFAULT_SHARE = 0.25  # of the window
@@ -84,7 +84,7 @@ class StickyFiles:
     @property
     def length(self) -> int:
         """The number of characters that the files take in the window. It is cached until they change."""
-        return len(self.task.history.sticky_texts.files.text)
+        return len(self.task.log.sticky_texts.files.text)
 
     def add(self, *texts: str, force: bool = False) -> StickyChanges:
         """Declare paths, patterns or directories; with `force` also ones that match nothing yet."""
@@ -143,8 +143,8 @@ class StickyFiles:
             listing=listing,
         )
 
-    def _fit(self, declared: Sequence[str]) -> tuple[StickyListing, list[StickyFile | Version]]:
-        window_tokens = self.task.history.limit
+    def _fit(self, declared: Sequence[str]) -> tuple[StickyListing, list[StickyFile | FileVersion]]:
+        window_tokens = self.task.log.limit
         fitting = _Fitting(self.task, self.workspace, int(self.share * window_tokens), self._weighed)
         for entry in declared:
             paths = resolve_paths(entry, self.workspace)
@@ -170,7 +170,7 @@ class _Fitting:
         self.task, self.workspace = task, workspace
         self.max_tokens = self.room = max_tokens
         self.weighed: Weighed = {}
-        self.files: list[StickyFile | Version] = []
+        self.files: list[StickyFile | FileVersion] = []
         self._previous = weighed
         self._stored = {file.version: file for file in task.sticky_files.files}
         self._rows: dict[str, StickyRow] = {}
@@ -198,7 +198,7 @@ class _Fitting:
 
     def _try_file(self, file: OpenFile) -> None:
         version = self._weigh(file)
-        sticky = version.file if isinstance(version, Version) else version
+        sticky = version.file if isinstance(version, FileVersion) else version
         self.weighed[file.path] = (file.mark, sticky)
         fits = sticky.tokens <= self.room
         note = f"needs {sticky.tokens:,} tokens, and {self.room:,} are left"
@@ -208,7 +208,7 @@ class _Fitting:
             note = "outside the workspace" if file.path.startswith("/") else ""
         self._rows[file.path] = StickyRow(path=_format_path(sticky.path), tokens=sticky.tokens, shown=fits, note=note)
 
-    def _weigh(self, file: OpenFile) -> StickyFile | Version:
+    def _weigh(self, file: OpenFile) -> StickyFile | FileVersion:
         """Return the file with its cost; read it only if it looks changed, or if it fits and is not stored."""
         mark, known = self._previous.get(file.path, ((), None))
         if known is not None and mark and mark == file.mark:

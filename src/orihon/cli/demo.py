@@ -28,7 +28,7 @@ from orihon.ops.doctor import examine
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.task.reader import Reader
-from orihon.task.task import HANDOFF_KEY
+from orihon.task.task import INHERITANCE_KEY
 
 SAMPLE = Path(__file__).parent / "sample"
 KILL_AFTER = 35  # lines of the agent's: its twelfth reply is stored, and the tool that it asks for has begun
@@ -168,7 +168,7 @@ def _figures(first: Reader, second: Reader, killed: Act, resumed: Act) -> None:
     in_window, compressions = resumed.last("tokens") or killed.last("tokens"), first.row.compression_count
     hidden = f"{in_log - in_window:,} hidden: folded {_times(_folds(first))}, summarised {_times(compressions)}"
     lost = max(0.0, resumed.first_window - killed.end) * 1000
-    inherited = [message for message in second.messages() if message.key == HANDOFF_KEY]
+    inherited = [message for message in second.messages() if message.key == INHERITANCE_KEY]
     say("\nWhat became of it:")
     _say("messages kept", sum(1 for _ in first.messages()), "all that was said and done, as plain lines of JSON")
     _say("tokens in the log", in_log)
@@ -209,7 +209,7 @@ def _folds(task: Reader) -> int:
 
 
 def _inherited(task: Reader) -> str:
-    return "".join(message.text for message in task.messages() if message.key == HANDOFF_KEY)
+    return "".join(message.text for message in task.messages() if message.key == INHERITANCE_KEY)
 
 
 def _tests(stage: Stage) -> subprocess.CompletedProcess[str]:

@@ -21,8 +21,8 @@ from orihon.engine import open_engine
 from orihon.errors import Conflict, NotFound
 from orihon.records import Message
 from orihon.settings.schema import Settings
-from orihon.task.runs import Run
-from orihon.task.task import HANDOFF_KEY, Task
+from orihon.task.task import INHERITANCE_KEY, Task
+from orihon.task.tool_run import ToolRun
 from orihon.task.window import Window
 from orihon.task_key import TaskKey
 from orihon.testing.model import ScriptedModel
@@ -52,7 +52,7 @@ def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:
             )
         except Conflict:
             return  # it was killed when all was done
-        model.find_place(task.history.read(1, task.history.last))
+        model.find_place(task.log.read(1, task.log.last))
         work = Work(key=KEY, request=(sample / "issue.md").read_text(encoding="utf-8"))
         tools: Any = box
         TaskHandler(engine, model, tools).run(task, work)
@@ -68,7 +68,7 @@ class Script:
         """Begin after the last reply; one whose call was interrupted is given again."""
         said = 0
         for message in messages:
-            said += message.role == "assistant" and message.key != HANDOFF_KEY
+            said += message.role == "assistant" and message.key != INHERITANCE_KEY
             said -= message.role == "tool" and message.content == INTERRUPTED
         self.replies.used = said
 
@@ -91,7 +91,7 @@ class Reporter:
     def after_reply(self, task: Task, message: Message) -> None:
         _tell(task, "reply", said=_shown(message))
 
-    def after_tool(self, task: Task, _: Run) -> None:
+    def after_tool(self, task: Task, _: ToolRun) -> None:
         _tell(task, "result")
 
     def on_completed(self, task: Task) -> None:
@@ -108,7 +108,7 @@ def _shown(message: Message) -> str:
 
 
 def _tell(task: Task, what: str, **more: Any) -> None:
-    line = json.dumps({"what": what, "stored": task.history.last, "turn": task.row.llm_call_count, **more})
+    line = json.dumps({"what": what, "stored": task.log.last, "turn": task.row.llm_call_count, **more})
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 

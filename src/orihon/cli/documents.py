@@ -54,7 +54,7 @@ def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, u
     source = {"file": path.name, "format": NAME, "sha256": sha256}
     engine = Engine(authorized.store, settings, user=authorized.principal.scope)
     with document.read(engine, path, Path.cwd(), user=user or authorized.principal.user) as conversation:
-        conversation.task.event("note", imported=source)
+        conversation.task.writer.event("note", imported=source)
     row = authorized.store.row(conversation.task.uuid)
     authorized.record_access("import", uuid=row.uuid, **source)
     return ImportedTask(

@@ -17,7 +17,7 @@ from orihon.errors import Conflict, LeaseHeld
 from orihon.ops.access import AuthorizedStore
 from orihon.settings.schema import Settings
 from orihon.stores.base import Store
-from orihon.task import lifecycle, summaries
+from orihon.task import lifecycle
 from orihon.task.config import EXTRACTIVE, Summariser
 from orihon.task.reader import Reader
 from orihon.task.task import Task
@@ -51,7 +51,7 @@ def compact(authorized: AuthorizedStore, settings: Settings, uuid: str, *, focus
             hint="`orihon pause` asks it to pause; then try again.",
         ) from error
     with lease:
-        task = Engine(authorized.store, settings, user=authorized.principal.scope).taken(lease)
+        task = Engine(authorized.store, settings, user=authorized.principal.scope).open_leased(lease)
         if name == EXTRACTIVE:
             compacted = _compact(authorized.store, task, name, None, focus)
         else:
@@ -70,10 +70,11 @@ def _compact(store: Store, task: Task, name: str, summariser: Summariser | None,
             retryable=False,
         )
     before = Reader(store, row).window().tokens
-    rolled = summaries.roll(task, summariser, focus=focus)
+    task.summariser = summariser
+    rolled = task.summaries.compact(focus=focus)
     if rolled is None:
         return Compacted(uuid=row.uuid, summariser=name, window_tokens_before=before, window_tokens_after=before)
-    task.update(activity=row.activity)
+    task.writer.update(activity=row.activity)
     return Compacted(
         uuid=row.uuid,
         summariser=name,

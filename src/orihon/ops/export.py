@@ -26,7 +26,7 @@ from orihon.errors import Corrupt, NotFound
 from orihon.ops.blobs import load_blobs
 from orihon.ops.formats.original import render_original
 from orihon.records import Blob, Event, Fold, Message, Part, Summary
-from orihon.task.history import last_number, load_view
+from orihon.task.log import last_number, load_view
 from orihon.task.reader import Reader
 from orihon.terminal import escape_page_text, json_line
 

@@ -38,7 +38,7 @@ from orihon.settings.schema import Settings
 from orihon.stores.base import FORMAT, Lease, Store
 from orihon.stores.files import disk_errors
 from orihon.stores.lookup import row_if_there
-from orihon.task.config import config_from_settings
+from orihon.task.config import TaskConfig
 from orihon.task_key import TaskKey
 
 FinalStatus = Literal["paused", "completed"]
@@ -206,7 +206,7 @@ class _SessionImport:
             uuid=uuid,
             task_key=key,
             created_at=codec.now(),
-            config=msgspec.to_builtins(config_from_settings(self.settings, model=model)),
+            config=msgspec.to_builtins(TaskConfig.from_settings(self.settings, model=model)),
             user=self.user,
             format=FORMAT,
             unknown={FIELD: source},

@@ -94,13 +94,13 @@ class PlanningCoordinator:
         self.loop, self.task, self.engine = loop, loop.task, engine
         self.settings, self.ask_user = engine.settings.planning, ask_user
         self.workspace = Path(workspace) if workspace is not None else None
-        notes = self.task.history.view.state.notes
+        notes = self.task.log.view.state.notes
         self.progress = plan_state.read_progress(notes) or Progress()
         self._asked, self._entries = self.progress.asked, self.progress.entries
         self._digest = notes.get(outline.NOTE)
         self._history = Run()  # the entries so far, for the digest
         self.plan = plan_state.apply_progress(self._read_history(), self.progress)
-        interrupted = self.task.history.read(self.progress.since + 1, self.task.history.last)
+        interrupted = self.task.log.read(self.progress.since + 1, self.task.log.last)
         self._prompted = {message.key: message.seq for message in interrupted if message.role == "user"}
         self._load_inherited_planning_context()
 
@@ -123,7 +123,7 @@ class PlanningCoordinator:
 
     def save(self, phase: Phase, **changes: Any) -> None:
         """End this piece of work; the next one is `phase`."""
-        counts = {"asked": self._asked, "entries": self._entries, "since": self.task.history.last, "open_question": 0}
+        counts = {"asked": self._asked, "entries": self._entries, "since": self.task.log.last, "open_question": 0}
         self.update_progress(phase=phase, **counts, **changes)
 
     def update_progress(self, **changes: Any) -> None:
@@ -133,15 +133,15 @@ class PlanningCoordinator:
         self.progress = replace(self.progress, steps=steps, errors=errors, **changes)
         notes = {plan_state.NOTE: msgspec.to_builtins(self.progress)}
         run = replace(self._history, plan=settle_subtasks(self.plan))
-        digest = msgspec.to_builtins(make_digest(run, self.task.history.language))
+        digest = msgspec.to_builtins(make_digest(run, self.task.log.language))
         if digest != self._digest:
             self._digest = notes[outline.NOTE] = digest
-        self.task.event("note", **notes)
+        self.task.writer.event("note", **notes)
 
     def record(self, value: V) -> V:
         """Append a value to the planning history, once, and return it as it is stored."""
         self._entries += 1
-        if self.task.lease.last(PlanEntry) < self._entries:
+        if self.task.writer.lease.last(PlanEntry) < self._entries:
             self.task.plan(make_entry(value))
         stored = next(self._read_values(first=self._entries, last=self._entries), None)
         self._history.add(stored)
@@ -171,12 +171,12 @@ class PlanningCoordinator:
     def announce(self, text: str, *, warning: bool = False) -> None:
         """Show a text to the user who watches the run."""
         if warning:
-            self.task.log.warning("%s", text)
+            self.task.writer.logger.warning("%s", text)
         if text:
             self.loop.announce(text)
 
     def _read_values(self, **numbers: int) -> Iterator[Value | None]:
-        return map(read_entry, self.task.lease.store.read(self.task.uuid, PlanEntry, **numbers))
+        return map(read_entry, self.task.writer.lease.store.read(self.task.uuid, PlanEntry, **numbers))
 
     def _read_history(self) -> Plan:
         """Read the entries up to the last `save`, and return the newest complete plan."""
@@ -193,7 +193,7 @@ class PlanningCoordinator:
 
     def _inherit(self) -> None:
         """Choose the earlier runs. A run that ends later changes nothing."""
-        if self.task.previous:
+        if self.task.config.inherited_from:
             row, settings = self.task.row, self.engine.settings.context_inheritance
             found = search(self.engine.store, row.task_key, settings=settings, user=row.user, exclude=row.uuid)
             rows = (found.previous.row, *found.older)[:MAX_ROWS] if found.previous else ()
@@ -222,7 +222,7 @@ class PlanningCoordinator:
         }
         self.lessons = [lesson for lesson in learn(self.inherited) if allowed[TOPIC_KINDS[lesson.topic]]]
         tools = {use.tool: use for run in reversed(self.inherited) for use in run.tools if allowed["pattern"]}
-        self.prompts = PromptBuilder(self.task.history.language, self.lessons, list(tools.values()), names)
+        self.prompts = PromptBuilder(self.task.log.language, self.lessons, list(tools.values()), names)
 
     def _evaluate_previous_plan_applicability(self) -> Applicability:
         """Return whether the previous plan is continued, only referred to, or missing."""
@@ -292,7 +292,7 @@ class PlanningCoordinator:
             reply = self.ask(self.prompts.ask_for_action(self.plan, number, self.progress.advice))
         except ToolError as error:  # replanning may find another way
             return ActionResult(status="failed", error=error.message)
-        messages = self.task.history.read(self.progress.since + 1, self.task.history.last)
+        messages = self.task.log.read(self.progress.since + 1, self.task.log.last)
         return plan_state.assess_action(reply, messages)
 
     def _choose_phase(self, result: ActionResult, count: int) -> Phase:
@@ -432,8 +432,8 @@ class PlanningCoordinator:
             return
         placeholders: list[str] = []
         if self.workspace is not None:
-            messages = self.task.lease.store.read(self.task.uuid, Message)
-            placeholders = find_placeholders(self.workspace, collect_written_lines(messages, self.task.history.load))
+            messages = self.task.writer.lease.store.read(self.task.uuid, Message)
+            placeholders = find_placeholders(self.workspace, collect_written_lines(messages, self.task.log.load))
         try:
             answer, _ = self.ask_for(Verification, self.prompts.ask_for_verification(self.plan, placeholders))
         except Unreadable as error:

@@ -182,5 +182,5 @@ _OPEN = frozenset(("pending", "running", "failed"))
 def record_value(task: Task, value: Value) -> None:
     """Append a value to a task's planning history and refresh its digest, for programs that plan on their own."""
     task.plan(make_entry(value))
-    run = read_run(task.lease.store, task.row)
-    task.event("note", **{NOTE: msgspec.to_builtins(make_digest(run, task.history.language))})
+    run = read_run(task.writer.lease.store, task.row)
+    task.writer.event("note", **{NOTE: msgspec.to_builtins(make_digest(run, task.log.language))})

@@ -1,9 +1,9 @@
-"""What a task was started with and keeps to its end, so that a resume renders the same window on another day."""
+"""The settings of one task. They are stored when the task starts, so that a resume renders the same window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -25,7 +25,7 @@ Schema = dict[str, Any]
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one task, as its metadata keeps them."""
+    """What a task was started with; `metadata.json` keeps it."""
 
     llm_provider: str = ""
     model: str = ""
@@ -54,9 +54,38 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[Schema] | None = None
     inherited_from: str = ""
 
+    @classmethod
+    def from_settings(cls, settings: Settings, **options: Any) -> Self:
+        """Return the config of a new task: its options, else the settings. Raise UsageError for nonsense."""
+        values = _defaults(settings)
+        values |= {name: value for name, value in plain_options(options).items() if value is not None}
+        return cls._checked(values, "A task cannot be started like this")
+
+    @classmethod
+    def from_metadata(cls, stored: dict[str, Any]) -> Self:
+        """Return the config that a task's metadata holds; a field that cannot be read has its default."""
+        known = {name: stored[name] for name in cls.__struct_fields__ if name in stored}
+        try:
+            return msgspec.convert(known, cls)
+        except msgspec.ValidationError:
+            return msgspec.convert({name: value for name, value in known.items() if _is_valid(name, value)}, cls)
+
+    def with_options(self, options: dict[str, Any]) -> Self:
+        """Return the config with some options changed. Raise UsageError for nonsense."""
+        return self._checked(msgspec.to_builtins(self) | plain_options(options), "The task cannot continue like this")
+
+    @classmethod
+    def _checked(cls, values: dict[str, Any], problem: str) -> Self:
+        try:
+            config = msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{problem}: {error}.", hint="docs/settings.md describes every option.") from error
+        _check(config)
+        return config
+
     @property
     def policy(self) -> Policy:
-        """How it is chosen what to show."""
+        """How the window chooses what to show."""
         return Policy(
             name=self.window,
             max_messages=self.max_messages,
@@ -74,22 +103,22 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schemas(self) -> list[Schema]:
-        """The caller's tools, with `unfold` and `recall` beside them unless the caller has his own of that name."""
+        """The caller's tools, plus `unfold` and `recall` unless the caller has tools of these names."""
         if self.tools is None:
             return []
-        names = {name_of(schema) for schema in self.tools}
-        return [*self.tools, *(schema for schema in (UNFOLD, RECALL) if name_of(schema) not in names)]
+        names = {tool_name(schema) for schema in self.tools}
+        return [*self.tools, *(schema for schema in (UNFOLD, RECALL) if tool_name(schema) not in names)]
 
     @property
-    def ours(self) -> frozenset[str]:
+    def engine_tools(self) -> frozenset[str]:
         """The names of the tools that the engine answers itself."""
-        taken = {name_of(schema) for schema in self.tools or ()}
-        return frozenset(name_of(schema) for schema in self.schemas) - taken
+        taken = {tool_name(schema) for schema in self.tools or ()}
+        return frozenset(map(tool_name, self.schemas)) - taken
 
-    def budget(self, scale: float = 1.0, schema_tokens: int = 0, beside: int = 0) -> Budget:
-        """What the window may cost, where the provider counts `scale` times what we do."""
+    def budget(self, scale: float = 1.0, schema_tokens: int = 0, extra_tokens: int = 0) -> Budget:
+        """Return what the window may cost, where the provider counts `scale` times what we count."""
         budget = Budget(
-            context_length=int(self.context_length / scale) - beside,
+            context_length=int(self.context_length / scale) - extra_tokens,
             reserved_output=int(self.reserved_output / scale),
             schema_tokens=schema_tokens,
             fold_at=self.fold_at,
@@ -105,17 +134,35 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         return budget
 
 
-def name_of(schema: Schema) -> str:
-    """The name of a tool, in either of the two shapes that people write."""
+def tool_name(schema: Schema) -> str:
+    """Return the name of a tool, or "" if its schema has none."""
     function = schema.get("function", schema)
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""
 
 
-def config_from_settings(settings: Settings, **given: Any) -> TaskConfig:
-    """What a new task keeps: what was given, else what the settings say; nonsense is refused at once."""
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with values of other libraries made plain."""
+    return {name: deep(value, "The tools" if name == "tools" else name) for name, value in options.items()}
+
+
+def check_option_names(options: dict[str, Any]) -> None:
+    """Raise UsageError for an option that no task has."""
+    names = [name for name in TaskConfig.__struct_fields__ if name != "inherited_from"]  # the engine finds that one
+    unknown = sorted(options.keys() - set(names))
+    if unknown:
+        raise UsageError(f"Unknown option {unknown[0]!a}.", hint=f"The options are {', '.join(names)}.")
+
+
+def count_schemas(config: TaskConfig, counter: Counter) -> int:
+    """Return the tokens that the tools take in every request, in the format where they take the most."""
+    named = [schema for schema in config.schemas if tool_name(schema)]
+    return max(counter.tools(wire.tools(named, api)) for api in wire.APIS)
+
+
+def _defaults(settings: Settings) -> dict[str, Any]:
     storage, model = settings.context_storage, settings.llm.chosen
-    values: dict[str, Any] = {
+    return {
         "llm_provider": settings.llm.provider,
         "model": model.model,
         "context_length": model.context_length,
@@ -134,50 +181,9 @@ def config_from_settings(settings: Settings, **given: Any) -> TaskConfig:
         "language": settings.window.language,
         **msgspec.structs.asdict(settings.history),
     }
-    values |= {name: value for name, value in plain_options(given).items() if value is not None}
-    try:
-        config = msgspec.convert(values, TaskConfig)
-    except msgspec.ValidationError as error:
-        hint = "docs/settings.md says what each of them may be."
-        raise UsageError(f"A task cannot be started so: {error}.", hint=hint) from error
-    _check(config)
-    return config
 
 
-def plain_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, as plain values."""
-    return {name: deep(value, "The tools" if name == "tools" else name) for name, value in given.items()}
-
-
-def check_names(given: dict[str, Any]) -> None:
-    """Refuse an option that no task has."""
-    names = [name for name in TaskConfig.__struct_fields__ if name != "inherited_from"]  # that is found, not given
-    wrong = sorted(given.keys() - set(names))
-    if wrong:
-        raise UsageError(f"Unknown option {wrong[0]!a} of a task.", hint=f"There are {', '.join(names)}.")
-
-
-def changed(config: TaskConfig, changes: dict[str, Any]) -> TaskConfig:
-    """What a task keeps from now on; nonsense is refused."""
-    try:
-        made = msgspec.convert(msgspec.to_builtins(config) | plain_options(changes), TaskConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"A task cannot go on so: {error}.", hint="docs/settings.md says what may be.") from error
-    _check(made)
-    return made
-
-
-def config_from_metadata(config: dict[str, Any]) -> TaskConfig:
-    """What the metadata of a task says; a field that another version wrote otherwise has its default."""
-    known = {name: config[name] for name in TaskConfig.__struct_fields__ if name in config}
-    try:
-        return msgspec.convert(known, TaskConfig)
-    except msgspec.ValidationError:
-        usable = {name: value for name, value in known.items() if _fits(name, value)}
-        return msgspec.convert(usable, TaskConfig)
-
-
-def _fits(name: str, value: Any) -> bool:
+def _is_valid(name: str, value: Any) -> bool:
     try:
         msgspec.convert({name: value}, TaskConfig)
     except msgspec.ValidationError:
@@ -185,25 +191,20 @@ def _fits(name: str, value: Any) -> bool:
     return True
 
 
-def schema_tokens(config: TaskConfig, count: Counter) -> int:
-    """What the tools take of every request, in the format where they take the most."""
-    named = [schema for schema in config.schemas if name_of(schema)]
-    return max(count.tools(wire.tools(named, api)) for api in wire.APIS)
-
-
 def _check(config: TaskConfig) -> None:
-    count = counter(config.tokens)
-    unnamed = [schema for schema in config.tools or () if not name_of(schema)]
+    unnamed = [schema for schema in config.tools or () if not tool_name(schema)]
     if unnamed:
         hint = 'Describe it as {"type": "function", "function": {"name": …, "parameters": {…}}}.'
         raise UsageError(f"A tool has no name: {shown(str(unnamed[0]))[:80]}.", hint=hint)
     if config.fold_to >= config.fold_at:
-        sentence = f"fold_to ({config.fold_to}) must be less than fold_at ({config.fold_at})."
-        raise UsageError(sentence, hint="The defaults are 0.52 and 0.97.")
+        raise UsageError(
+            f"fold_to ({config.fold_to}) must be less than fold_at ({config.fold_at}).",
+            hint="The defaults are 0.52 and 0.97.",
+        )
     try:
-        schemas = schema_tokens(config, count)
+        schemas = count_schemas(config, counter(config.tokens))
     except TypeError as error:
-        raise UsageError(f"The tools cannot be sent: {error}.", hint="Describe them in values of JSON.") from error
+        raise UsageError(f"The tools cannot be sent: {error}.", hint="Describe them in JSON values.") from error
     if config.context_length - config.reserved_output - schemas <= 0:
         raise UsageError(
             f"A window of {config.context_length:,} tokens has no room for messages: {config.reserved_output:,} are "

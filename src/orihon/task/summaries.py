@@ -1,4 +1,4 @@
-"""Summaries of a task: the rolling one that makes room, the final one that the next run inherits, that of an aside.
+"""The summaries of a task: the rolling one that makes room, the final one that the next run inherits, a tangent's.
 
 A summary is stored first and counts from its event on, so a failure on the way changes nothing.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
+
+import msgspec
 
 from orihon.context.compress import Compression, compress, should_compress
 from orihon.context.ranges import Ranges, contains, joined, last_of
@@ -15,165 +18,165 @@ from orihon.context.summary import Limits, Outcome, summarise
 from orihon.context.units import after_prompt
 from orihon.records import Message, Summary, SummaryKind
 from orihon.task.config import Summariser, TaskConfig
-from orihon.task.writer import Writer
+from orihon.task.writer import TaskWriter
 
 MAX_OUTPUT = 4096
-LEAST_GAIN = 0.1  # of the limit; less is not worth a request
+MIN_GAIN = 0.1  # of the limit; less is not worth a request
 LEFT_OUT_SHARE = 0.75  # of the oldest messages
-TOLD_TOKENS = 400  # so much may be told of the shortest run
-ASIDE_KEY = "orihon:aside:"
+MIN_FINAL_TOKENS = 400  # what the shortest run may be summarised in
+TANGENT_KEY = "orihon:aside:"
 
 _HANDLE = re.compile(r"\(m\d+\) ")
-_ASIDE = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要約] {}"}
+_TANGENT = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要約] {}"}
 
 
-def is_due(writer: Writer) -> bool:
-    """Whether so much stands in no summary that one is worth it; after an undone one only beyond the hard limit."""
-    history, config = writer.history, writer.config
-    tokens, messages = history.unsummarised(enough=config.context_length)
-    newest = islice(history.backwards(history.uncovered), config.keep_recent_messages)
-    gain = tokens - sum(message.tokens for message in newest)
-    if gain < LEAST_GAIN * history.limit:
-        return False  # what could be summarised is not what fills the window
-    if history.view.rests:
-        return tokens > history.limit
-    return should_compress(
-        tokens,
-        messages,
-        context_length=config.context_length,
-        limit=history.limit,
-        threshold=config.compression_threshold,
-        minimum=config.min_messages_to_summarize,
-    )
+class Summaries:
+    """Makes and stores the summaries of a task. Callers hold the writer's lock."""
 
+    def __init__(self, writer: TaskWriter, summariser: Summariser | None) -> None:
+        self._writer = writer
+        self.summariser = summariser
 
-def kept_by(writer: Writer, hidden: Ranges) -> int | None:
-    """How many of the newest messages a batch of folds still shows, when it leaves out most of the others whole.
-
-    None when it leaves out too few to be worth a summary. What is folded says more than a summary would.
-    """
-    messages = after_prompt(writer.history.newest_uncovered())
-    gone = oldest = 0
-    for place, message in enumerate(messages, start=1):
-        gone += contains(hidden, message.seq)
-        oldest = place if gone >= LEFT_OUT_SHARE * place else oldest
-    if writer.history.view.rests or oldest < writer.config.min_messages_to_summarize:
-        return None
-    return len(messages) - oldest
-
-
-def roll(
-    writer: Writer, summariser: Summariser | None, *, focus: str = "", keep_recent: int | None = None, dry: bool = False
-) -> Compression | None:
-    """Summarise what is older than the newest few, with the previous summary rolled in."""
-    history, config = writer.history, writer.config
-    covered = history.view.state.summary
-    made = compress(
-        history.view,
-        history.newest_uncovered(),
-        counter=history.counter,
-        limits=_limits(config),
-        summariser=summariser,
-        previous=history.summary_text(covered.id) if covered else "",
-        focus=focus,
-        keep_recent=config.keep_recent_messages if keep_recent is None else keep_recent,
-        language=history.language,
-        template=config.summary_prompt,
-    )
-    if made is None or dry:
-        return made
-    for problem in made.outcome.problems:
-        writer.log.warning("The summariser failed: %s", problem)
-    number = _store(writer, made.outcome, made.ranges, "rolling")
-    writer.event("summary", id=number, ranges=made.ranges, kept=made.kept)
-    writer.update(add={"compression_count": 1}, activity="processing", last_activity="compression")
-    writer.log.info("Compression completed: %d -> %d tokens", made.outcome.original_tokens, made.outcome.tokens)
-    return made
-
-
-def final(writer: Writer, summariser: Summariser | None) -> str:
-    """The summary that the next run inherits; always one, as soon as something was said."""
-    history = writer.history
-    ranges = _upto_now(history.view.state.ranges, history.last)
-    made = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
-    if made is not None and made.kind == "final" and tuple(made.ranges) == ranges:
-        return made.summary  # by somebody who died before it counted
-    covered = history.view.state.summary
-    previous = history.summary_text(covered.id) if covered else ""
-    messages = after_prompt(history.newest_uncovered())
-    if not messages and not previous:
-        return ""
-    outcome = _told(writer, messages, summariser, previous)
-    _store(writer, outcome, ranges, "final")
-    return outcome.text
-
-
-def aside(writer: Writer, summariser: Summariser | None, first: int) -> int | None:
-    """Say what stands in place of a side conversation that began with this message; None when nothing of it is left."""
-    history = writer.history
-    key = f"{ASIDE_KEY}{first}:{len(history.view.tangents)}"
-    said = writer.lease.find_key(key)
-    if said is not None:
-        return said  # by somebody who died before he could close the tangent
-    covered = history.view.state.summary
-    previous = history.summary_text(covered.id) if covered and last_of(covered.ranges) >= first else ""
-    messages = [message for message in history.newest_uncovered() if message.seq >= first]
-    if not messages and not previous:
-        return None
-    outcome = _told(writer, messages, summariser, previous)
-    _store(writer, outcome, ((first, history.last),), "tangent")
-    text = _ASIDE[history.language].format(outcome.text)
-    return writer.append(Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0))
-
-
-def _told(writer: Writer, messages: Sequence[Message], summariser: Summariser | None, previous: str = "") -> Outcome:
-    """A summary for somebody who will not see the messages: a few words are told whole, and no handle is named."""
-    outcome = summarise(
-        messages,
-        counter=writer.history.counter,
-        limits=_limits(writer.config),
-        summariser=summariser,
-        previous=previous,
-        language=writer.history.language,
-        template=writer.config.summary_prompt,
-        least=TOLD_TOKENS,
-    )
-    for problem in outcome.problems:
-        writer.log.warning("The summariser failed: %s", problem)
-    text = _HANDLE.sub("", outcome.text)
-    return Outcome(
-        text,
-        writer.history.counter.text(text),
-        outcome.original_tokens,
-        outcome.calls,
-        by_model=outcome.by_model,
-        problems=outcome.problems,
-    )
-
-
-def _store(writer: Writer, outcome: Outcome, ranges: Ranges, kind: SummaryKind) -> int:
-    ratio = outcome.tokens / outcome.original_tokens if outcome.original_tokens else 1.0
-    if outcome.problems and not outcome.by_model:
-        writer.update(add={"summary_failures": 1})
-    return writer.append(
-        Summary(
-            id=0,
-            start_seq=ranges[0][0] if ranges else 1,
-            end_seq=ranges[-1][1] if ranges else 1,
-            summary=outcome.text,
-            original_tokens=outcome.original_tokens,
-            summary_tokens=outcome.tokens,
-            ratio=round(ratio, 4),
-            kind=kind,
-            ranges=list(ranges),
-            model=writer.config.summariser if outcome.by_model else None,
-            timestamp="",
+    def is_due(self) -> bool:
+        """Return whether enough is not covered by a summary. After an undone one, only the hard limit counts."""
+        log, config = self._writer.log, self._writer.config
+        tokens, messages = log.count_uncovered(enough=config.context_length)
+        newest = islice(log.backwards(log.uncovered), config.keep_recent_messages)
+        gain = tokens - sum(message.tokens for message in newest)
+        if gain < MIN_GAIN * log.limit:
+            return False  # what could be summarised is not what fills the window
+        if log.view.rests:
+            return tokens > log.limit
+        return should_compress(
+            tokens,
+            messages,
+            context_length=config.context_length,
+            limit=log.limit,
+            threshold=config.compression_threshold,
+            minimum=config.min_messages_to_summarize,
         )
-    )
 
+    def count_shown(self, hidden: Ranges) -> int | None:
+        """Return how many of the newest messages a batch of folds still shows, if it hides most of the older ones.
 
-def _upto_now(ranges: Ranges, last: int) -> Ranges:
-    return joined((first, min(end, last)) for first, end in ranges if first <= last)
+        None means that it hides too few to be worth a summary: folded messages say more than a summary would.
+        """
+        messages = after_prompt(self._writer.log.newest_uncovered())
+        gone = oldest = 0
+        for place, message in enumerate(messages, start=1):
+            gone += contains(hidden, message.seq)
+            oldest = place if gone >= LEFT_OUT_SHARE * place else oldest
+        if self._writer.log.view.rests or oldest < self._writer.config.min_messages_to_summarize:
+            return None
+        return len(messages) - oldest
+
+    def preview(self, *, focus: str = "", keep_recent: int | None = None) -> Compression | None:
+        """Return the summary that `compact` would store; None if nothing would be gained."""
+        log, config = self._writer.log, self._writer.config
+        covered = log.view.state.summary
+        return compress(
+            log.view,
+            log.newest_uncovered(),
+            counter=log.counter,
+            limits=_limits(config),
+            summariser=self.summariser,
+            previous=log.summary_text(covered.id) if covered else "",
+            focus=focus,
+            keep_recent=config.keep_recent_messages if keep_recent is None else keep_recent,
+            language=log.language,
+            template=config.summary_prompt,
+        )
+
+    def compact(self, **options: Any) -> Compression | None:
+        """Summarise what is older than the newest few messages, together with the previous summary."""
+        writer = self._writer
+        writer.logger.info("Context compression triggered")
+        writer.update(activity="compressing")
+        compression = self.preview(**options)
+        if compression is None:
+            writer.update(activity="processing")
+            return None
+        self._warn(compression.outcome)
+        number = self._store(compression.outcome, compression.ranges, "rolling")
+        writer.event("summary", id=number, ranges=compression.ranges, kept=compression.kept)
+        writer.update(add={"compression_count": 1}, activity="processing", last_activity="compression")
+        outcome = compression.outcome
+        writer.logger.info("Compression completed: %d -> %d tokens", outcome.original_tokens, outcome.tokens)
+        return compression
+
+    def make_final(self) -> str:
+        """Return the summary that the next run inherits; "" if the task has no messages."""
+        writer, log = self._writer, self._writer.log
+        ranges = joined((first, min(end, log.last)) for first, end in log.view.state.ranges if first <= log.last)
+        newest = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
+        if newest is not None and newest.kind == "final" and tuple(newest.ranges) == ranges:
+            return newest.summary  # stored by a process that died before the task had ended
+        covered = log.view.state.summary
+        previous = log.summary_text(covered.id) if covered else ""
+        messages = after_prompt(log.newest_uncovered())
+        if not messages and not previous:
+            return ""
+        outcome = self._summarise(messages, previous)
+        self._store(outcome, ranges, "final")
+        return outcome.text
+
+    def summarise_tangent(self, first: int) -> int | None:
+        """Store the message that stands for a tangent, which began with message `first`; None if nothing is left."""
+        writer, log = self._writer, self._writer.log
+        key = f"{TANGENT_KEY}{first}:{len(log.view.tangents)}"
+        stored = writer.lease.find_key(key)
+        if stored is not None:
+            return stored  # by a process that died before it could close the tangent
+        covered = log.view.state.summary
+        previous = log.summary_text(covered.id) if covered and last_of(covered.ranges) >= first else ""
+        messages = [message for message in log.newest_uncovered() if message.seq >= first]
+        if not messages and not previous:
+            return None
+        outcome = self._summarise(messages, previous)
+        self._store(outcome, ((first, log.last),), "tangent")
+        text = _TANGENT[log.language].format(outcome.text)
+        return writer.append(Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0))
+
+    def _summarise(self, messages: Sequence[Message], previous: str) -> Outcome:
+        """Return a summary for a reader who will not see the messages: short runs are told in full, without handles."""
+        log, config = self._writer.log, self._writer.config
+        outcome = summarise(
+            messages,
+            counter=log.counter,
+            limits=_limits(config),
+            summariser=self.summariser,
+            previous=previous,
+            language=log.language,
+            template=config.summary_prompt,
+            least=MIN_FINAL_TOKENS,
+        )
+        self._warn(outcome)
+        text = _HANDLE.sub("", outcome.text)
+        return msgspec.structs.replace(outcome, text=text, tokens=log.counter.text(text), missing=())
+
+    def _warn(self, outcome: Outcome) -> None:
+        for problem in outcome.problems:
+            self._writer.logger.warning("The summariser failed: %s", problem)
+
+    def _store(self, outcome: Outcome, ranges: Ranges, kind: SummaryKind) -> int:
+        ratio = outcome.tokens / outcome.original_tokens if outcome.original_tokens else 1.0
+        if outcome.problems and not outcome.by_model:
+            self._writer.update(add={"summary_failures": 1})
+        return self._writer.append(
+            Summary(
+                id=0,
+                start_seq=ranges[0][0] if ranges else 1,
+                end_seq=ranges[-1][1] if ranges else 1,
+                summary=outcome.text,
+                original_tokens=outcome.original_tokens,
+                summary_tokens=outcome.tokens,
+                ratio=round(ratio, 4),
+                kind=kind,
+                ranges=list(ranges),
+                model=self._writer.config.summariser if outcome.by_model else None,
+                timestamp="",
+            )
+        )
 
 
 def _limits(config: TaskConfig) -> Limits:

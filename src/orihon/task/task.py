@@ -1,50 +1,61 @@
-"""A task as a user writes it: add, window, add_reply, tool, and an end. Everything is on disk when a call returns."""
+"""A task as the caller uses it: add, window, add_reply, tool, and an end.
+
+`add` survives `kill -9` when it returns. `window` syncs everything to disk before it returns. A task is composed of
+named parts, which all write through one `TaskWriter`:
+
+    log         what is stored, read for a window           task.log
+    writer      records, events and the row                 task.writer
+    timeline    tangents, rewinds, checkpoints, pins, sticky files
+    calls       pending tool calls and their results
+    summaries   rolling, final, of a tangent
+    lifecycle   pause and end
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast, get_args
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 import msgspec
 
-from orihon.codec import as_text
+from orihon.codec import as_text, clean_text
 from orihon.coerce import mapping_of, text_of, text_or_none
+from orihon.context import recall as lookup
 from orihon.context.compress import Compression
-from orihon.context.repair import plain_name
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
-from orihon.errors import TangentError, UsageError
+from orihon.context.sticky import StickyList
+from orihon.context.view import View
+from orihon.errors import StoreError, TangentError, UsageError
 from orihon.ingest import shown
-from orihon.records import Event, Message, PlanEntry, PlanKind, Summary, ToolCall, Usage
+from orihon.records import Message, PlanEntry, PlanKind, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
-from orihon.task import hooks as hooking
-from orihon.task import scale, summaries
-from orihon.task.branches import Keep, check_keep
-from orihon.task.config import (
-    Summariser,
-    TaskConfig,
-    changed,
-    check_names,
-    config_from_metadata,
-    name_of,
-    plain_options,
-)
-from orihon.task.endings import Endings
-from orihon.task.history import History
+from orihon.task.calibration import Calibration, refuse
+from orihon.task.config import Summariser, TaskConfig, check_option_names, plain_options
+from orihon.task.hooks import call_hooks
+from orihon.task.lifecycle import Ending, Lifecycle
+from orihon.task.log import TaskLog
 from orihon.task.messages import message_of, with_ids
+from orihon.task.sticky import Files, FileVersion
+from orihon.task.summaries import TANGENT_KEY, Summaries
+from orihon.task.timeline import Keep, Timeline, check_keep
+from orihon.task.tool_calls import ToolCalls
+from orihon.task.tool_run import PendingCall, ToolRun
 from orihon.task.window import Window
+from orihon.task.writer import TaskWriter
 from orihon.task_key import TaskKey, key_of
 
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
 
-PINNED_SHARE = 0.25  # of the limit, for all pins together
-HANDOFF_KEY = "orihon:handoff"
+INHERITANCE_KEY = "orihon:handoff"  # of the message that holds the inherited block
+OPENING = 16  # messages among which the first request is searched
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is of a task."""
+    """The size of a task."""
 
     messages: int
     unsummarised_messages: int
@@ -59,27 +70,58 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     has_snapshot: bool
 
 
-class Task(Endings):
-    """One run on one thing. Use it in a `with` block: leaving it completes the task, or fails it, or pauses it."""
+class Task:
+    """One run on one thing. Use it in a `with` block: leaving the block completes, fails or pauses the task."""
 
     def __init__(
         self,
         lease: Lease,
-        config: TaskConfig,
         *,
+        config: TaskConfig | None = None,
+        view: View | None = None,
         summariser: Summariser | None = None,
         hooks: Sequence[Any] = (),
-        handoff: Handoff | None = None,
+        inheritance: Handoff | None = None,
     ) -> None:
-        super().__init__(lease, config, hooks)
-        self.summariser = summariser
-        self.handoff = handoff
-        self._names = _names_of(config)
-        self._uncounted = 0  # a reply that is stored, but not in the sums yet
-        self._pairs: scale.Pairs = []
-        self.began = any(message.role == "user" for message in self.history.read(1, 16))
+        self.writer = TaskWriter(lease, view=view, config=config)
+        self.uuid = lease.uuid
+        self.inheritance = inheritance  # what this task took over from earlier runs
+        self.hooks = tuple(hooks)
+        self.summaries = Summaries(self.writer, summariser)
+        self._timeline = Timeline(self.writer, self.summaries.summarise_tangent)
+        self._calls = ToolCalls(self.writer, lambda run: call_hooks(self.hooks, "after_tool", self, run))
+        self._lifecycle = Lifecycle(
+            self.writer, self._timeline, self._calls, self.summaries, on_change=self._call_status_hooks
+        )
+        self._calibration = Calibration()
+        self._uncounted = 0  # a reply that is stored but not yet counted in the row
+        self.began = any(message.role == "user" for message in self.log.read(1, OPENING))
 
-    # saying things
+    @property
+    def log(self) -> TaskLog:
+        """What is stored of the task."""
+        return self.writer.log
+
+    @property
+    def row(self) -> TaskRow:
+        """The task's row: status, counters, times."""
+        return self.writer.row
+
+    @property
+    def config(self) -> TaskConfig:
+        """The settings of the task."""
+        return self.writer.log.config
+
+    @property
+    def summariser(self) -> Summariser | None:
+        """The callable that writes summaries; None means the extractive summariser."""
+        return self.summaries.summariser
+
+    @summariser.setter
+    def summariser(self, summariser: Summariser | None) -> None:
+        self.summaries.summariser = summariser
+
+    # messages
 
     def add(
         self,
@@ -94,7 +136,7 @@ class Task(Endings):
         pinned: bool = False,
         key: str | None = None,
     ) -> int:
-        """Append a message and return its number; with the same `key` it is stored once, however often it is said."""
+        """Append a message and return its number. A message with the same `key` is stored once."""
         message = message_of(
             role,
             content,
@@ -105,254 +147,309 @@ class Task(Endings):
             usage=usage,
             key=key,
         )
-        with self.lock:
-            self.check_running()
+        writer = self.writer
+        with writer.lock:
+            writer.check_running()
             if pinned:
-                self._check_pins(self.history.counter.message(message))
-            if role == "user":
-                self._hand_over()
+                self._timeline.check_pins(writer.log.counter.message(message))
+            if role == "user" and not self.began:
+                self._insert_inherited_block()
             if role == "tool" and not tool_call_id:
-                message = self._for_the_next_call(message)
-            seq = self._say(message)
-            first = self.history.unit(seq)[0].seq if pinned else 0
-            if pinned and first not in self.history.view.state.pins:
-                self.event("pin", seq=first)
+                message = self._calls.match(message)
+            seq = self._append(message)
+            if pinned and (first := writer.log.unit(seq)[0].seq) not in writer.log.view.state.pins:
+                writer.event("pin", seq=first)
             return seq
 
     def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
-        """Append what a model answered: text, calls and usage, from any provider's reply."""
-        message = msgspec.structs.replace(reply_of(reply, api), key=text_or_none(key, "key"))
-        named = ((self._names.get(call.name, call.name), call) for call in message.tool_calls)
-        calls = [msgspec.structs.replace(call, name=name) for name, call in named]
-        with self.lock:
-            self.check_running()
-            before = self.history.last
-            seq = self._say(msgspec.structs.replace(message, tool_calls=calls))
+        """Append a model's reply from any provider: text, calls and usage."""
+        message = reply_of(reply, api)
+        writer = self.writer
+        if key is not None or message.tool_calls:
+            names = writer.log.tool_names
+            calls = [
+                msgspec.structs.replace(call, name=names[call.name]) if call.name in names else call
+                for call in message.tool_calls
+            ]
+            message = msgspec.structs.replace(message, key=text_or_none(key, "key"), tool_calls=calls)
+        with writer.lock:
+            writer.check_running()
+            before = writer.log.last
+            seq = self._append(message)
             if seq <= before and seq != self._uncounted:
-                return seq  # it was said with this key already
-            self._uncounted = seq
-            usage, context = message.usage, self.row.current_context_tokens
-            stored = self.history.one(seq)
-            used = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
-            self.update(add={"llm_call_count": 1, "total_tokens": used}, last_activity="llm_reply")
-            self._uncounted = 0
-            self.log.info("LLM call #%d: %d tokens", self.row.llm_call_count, used)
-            if usage and usage.input_tokens and context:
-                self._calibrate(context, usage.input_tokens)
-            hooking.call(self.hooks, "after_reply", self, stored)
+                return seq  # it was stored with this key already
+            self._count_reply(seq, message.usage)
             return seq
 
-    def _say(self, message: Message) -> int:
-        message = with_ids(message, self.history.last + 1)
-        seq = self.append(message)
-        if message.role == "assistant":
-            ids = [call.id for call in self.history.one(seq).tool_calls]  # of the first time, where a key is repeated
-            self._raw = {
-                (seq, own): msgspec.structs.replace(call, id=own)
-                for own, call in zip(ids, message.tool_calls, strict=False)
-            }
+    def _append(self, message: Message) -> int:
+        if message.role != "assistant":
+            return self.writer.append(message)
+        message = with_ids(message, self.writer.log.last + 1)
+        seq = self.writer.append(message)
+        if message.tool_calls:
+            self._calls.remember(seq, message.tool_calls)
         return seq
 
-    def _for_the_next_call(self, result: Message) -> Message:
-        """A result that names no call answers the first one that waits, as it does in the window."""
-        waiting = (call for call in self._unanswered() if result.tool_name in {None, call.name})
-        call = next(waiting, None)
-        return msgspec.structs.replace(result, tool_call_id=call.id, tool_name=call.name) if call else result
+    def _count_reply(self, seq: int, usage: Usage | None) -> None:
+        writer = self.writer
+        self._uncounted = seq
+        context, stored = writer.row.current_context_tokens, writer.log.one(seq)
+        tokens = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
+        writer.update(add={"llm_call_count": 1, "total_tokens": tokens}, last_activity="llm_reply")
+        self._uncounted = 0
+        writer.logger.info("LLM call #%d: %d tokens", writer.row.llm_call_count, tokens)
+        if usage and usage.input_tokens and context:
+            notes = self._calibration.report(writer.log, context, usage.input_tokens)
+            if notes:
+                writer.note(**notes)
+        if self.hooks:
+            call_hooks(self.hooks, "after_reply", self, stored)
 
-    def _hand_over(self) -> None:
-        """What the last run on the same thing left stands just before the first request."""
-        if not self.began and self.handoff is not None:
-            said = message_of("assistant", self.handoff.text, key=HANDOFF_KEY)
-            seq = self.append(said)
-            if seq not in self.history.view.state.pins:
-                self.event("pin", seq=seq)
+    def _insert_inherited_block(self) -> None:
+        """Append what the earlier runs left, just before the first request."""
+        if self.inheritance is not None:
+            seq = self.writer.append(message_of("assistant", self.inheritance.text, key=INHERITANCE_KEY))
+            if seq not in self.log.view.state.pins:
+                self.writer.event("pin", seq=seq)
         self.began = True
 
-    def _calibrate(self, counted: int, reported: int) -> None:
-        """Where the provider counts more than we do, the window is made for its numbers."""
-        self._pairs = [*self._pairs, (counted + self.history.schema_tokens, reported)][-scale.PAIRS :]
-        if learned := scale.reported(self.history, self._pairs):
-            self.event("note", **learned)
-
-    # what the model sees
+    # the window
 
     def wants_reply(self) -> bool:
-        """Whether it is the model's turn."""
-        with self.lock:
-            visible = self.history.backwards(self.history.view.state.ranges)
-            newest = next((message for message in visible if not _is_note(message)), None)
+        """Return whether it is the model's turn."""
+        with self.writer.lock:
+            visible = self.log.backwards(self.log.view.state.ranges)
+            newest = next((message for message in visible if not _keeps_turn(message)), None)
             if newest is None or self.row.status != "running":
                 return False
             return newest.role != "assistant" or bool(newest.tool_calls)
 
     def window(self) -> Window:
-        """The messages to send now: folded, summarised if it must be, valid, inside the budget, and safe on disk."""
-        with self.lock:
-            self.check_running()
-            self.settle()
-            if self.config.window == "plain" and summaries.is_due(self):
-                self._roll()
-            window = self._folded()
-            self.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
-            self.lease.sync()
-            hooking.call(self.hooks, "before_request", self, window)
+        """Return the messages to send now: folded, summarised if necessary, valid, inside the budget, and on disk."""
+        writer = self.writer
+        with writer.lock:
+            writer.check_running()
+            writer.reload_if_uncertain()
+            if writer.config.window == "plain" and self.summaries.is_due():
+                self.summaries.compact()
+            window = self._compose()
+            self._make_durable(window)
+            if self.hooks:
+                call_hooks(self.hooks, "before_request", self, window)
         return window
 
-    def shrink_budget(self) -> None:
-        """The provider finds the last window too long: fold the next one harder. BudgetTooSmall when it stays so."""
-        with self.lock:
-            self.check_running()
-            row = self.row
-            self.event("note", **scale.refused(self.history, sent=row.current_context_tokens, calls=row.llm_call_count))
-            self.log.warning("The last window was too long for the provider; the next one is folded harder")
+    def _make_durable(self, window: Window) -> None:
+        """Record that a request goes out, and sync what it is made of."""
+        self.writer.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
+        self.writer.lease.sync()
 
-    def _folded(self) -> Window:
-        """A window; new folds are stored before it is made of them, so that a resume makes the same one."""
-        composed = self.history.composed()
+    def _compose(self) -> Window:
+        """Return a window. New folds are stored before it is made of them, so that a resume makes the same one."""
+        composed = self.log.compose()
         batch = composed.batch
         if batch is not None:
-            # folding had to leave old messages out whole: a summary should stand for them
-            newest = summaries.kept_by(self, batch.hidden) if self.summariser is not None else None
-            if newest is not None and self._roll(keep_recent=newest) is not None:
-                batch = self.history.composed().batch
+            # folding had to hide old messages completely: a summary should stand for them
+            shown = self.summaries.count_shown(batch.hidden) if self.summariser is not None else None
+            if shown is not None and self.summaries.compact(keep_recent=shown) is not None:
+                batch = self.log.compose().batch
             if batch is not None:
-                self.keep(batch)
+                self.writer.store_folds(batch)
             reasons = composed.report.reasons
-            composed = self.history.composed()
+            composed = self.log.compose()
             report = msgspec.structs.replace(composed.report, reasons=reasons)
             composed = msgspec.structs.replace(composed, report=report)
-        return self.history.window(composed)
+        return self.log.window(composed)
 
-    def _roll(self, **options: Any) -> Compression | None:
-        self.log.info("Context compression triggered")
-        self.update(activity="compressing")
-        made = summaries.roll(self, self.summariser, **options)
-        if made is None:
-            self.update(activity="processing")
-        return made
+    def shrink_budget(self) -> None:
+        """Fold the next window harder, because the provider refused the last one as too long."""
+        with self.writer.lock:
+            self.writer.check_running()
+            row = self.row
+            self.writer.note(**refuse(self.log, sent=row.current_context_tokens, calls=row.llm_call_count))
+            self.writer.logger.warning("The provider refused the last window; the next one is folded harder")
 
     def compact(self, *, focus: str = "", keep_recent: int | None = None, dry_run: bool = False) -> Compression | None:
-        """Summarise the older messages now; None when there is nothing to gain. `dry_run` changes nothing."""
+        """Summarise the older messages now. Return None if nothing would be gained; `dry_run` changes nothing."""
         if keep_recent is not None and (not isinstance(keep_recent, int) or keep_recent < 0):
             raise UsageError(f"keep_recent cannot be {keep_recent!a:.40}.", hint="Give 0 or more.")
         focus = text_of(focus, "focus", hint="Say in a text what the summary should keep.")
-        with self.lock:
-            self.check_running()
-            focus = self.sanitiser.text(focus)  # the summariser reads it
-            if dry_run:
-                return summaries.roll(self, self.summariser, focus=focus, keep_recent=keep_recent, dry=True)
-            return self._roll(focus=focus, keep_recent=keep_recent)
+        with self.writer.lock:
+            self.writer.check_running()
+            focus = self.writer.sanitiser.text(focus)  # the summariser reads it
+            make = self.summaries.preview if dry_run else self.summaries.compact
+            return make(focus=focus, keep_recent=keep_recent)
 
     def stats(self) -> Stats:
-        """How much there is."""
-        with self.lock:
-            tokens, messages = self.history.unsummarised()
-            snapshot = self.snapshot()
+        """Return the size of the task."""
+        with self.writer.lock:
+            tokens, messages = self.log.count_uncovered()
+            snapshot, lease, row = self.snapshot(), self.writer.lease, self.row
             return Stats(
-                messages=self.history.last,
+                messages=self.log.last,
                 unsummarised_messages=messages,
                 unsummarised_tokens=tokens,
-                summaries=self.lease.last(Summary),
-                tool_calls=self.lease.last(ToolCall),
-                llm_calls=self.row.llm_call_count,
-                total_tokens=self.row.total_tokens,
-                compressions=self.row.compression_count,
-                current_context_tokens=self.row.current_context_tokens,
+                summaries=lease.last(Summary),
+                tool_calls=lease.last(ToolCall),
+                llm_calls=row.llm_call_count,
+                total_tokens=row.total_tokens,
+                compressions=row.compression_count,
+                current_context_tokens=row.current_context_tokens,
                 completed_actions=len(snapshot.completed_actions) + snapshot.earlier_actions,
                 has_snapshot=bool(snapshot),
             )
 
     def snapshot(self, **changes: Any) -> Snapshot:
-        """How far the task is; `goal`, `completed_actions`, `current_phase`, `key_observations` change it in part."""
-        with self.lock:
-            current = from_data(self.history.view.state.snapshot)
+        """Return the snapshot. `goal`, `completed_actions`, `current_phase`, `key_observations` change parts of it."""
+        with self.writer.lock:
+            current = from_data(self.log.view.state.snapshot)
             if not changes:
                 return current
             try:
-                changed = merged(current, **changes, max_actions=self.config.max_actions)
+                snapshot = merged(current, **changes, max_actions=self.config.max_actions)
             except (TypeError, AttributeError) as error:
                 names = ", ".join(Snapshot.__struct_fields__[:4])
-                raise UsageError(f"The snapshot cannot be changed so: {error}.", hint=f"It has {names}.") from error
-            self.check_running()
-            self.event("snapshot", **_full(changed))
-            return changed
+                raise UsageError(f"The snapshot cannot be changed: {error}.", hint=f"It has {names}.") from error
+            self.writer.check_running()
+            # all fields, including empty ones, so that removed values are gone
+            self.writer.event("snapshot", **{name: getattr(snapshot, name) for name in Snapshot.__struct_fields__})
+            return snapshot
 
-    def pin(self, seq: int) -> None:
-        """Show a message, with its calls and results, in every window from the next fold on."""
-        with self.lock:
-            self.check_running()
-            unit = self.history.unit(seq)
-            if unit[0].seq in self.history.view.state.pins:
-                return
-            if not self.history.view.shows(seq):
-                raise UsageError(f"m{seq} is not part of the conversation any more.", hint="`undo` may bring it back.")
-            self._check_pins(sum(message.tokens for message in unit))
-            self.event("pin", seq=unit[0].seq)
+    def reconfigure(self, **changes: Any) -> None:
+        """Continue with another `model`, `context_length`, `tools` or other option; the log stays as it is."""
+        with self.writer.lock:
+            self.writer.check_running()
+            check_option_names(changes)
+            changes = plain_options(changes)
+            if self.config.with_options(changes) != self.config:
+                kept = self.log.view.state.notes.get("frozen", {})
+                self.writer.note(frozen={**kept, **changes}, scale=None)  # another model counts differently
 
-    def unpin(self, seq: int) -> None:
-        """No longer do that."""
-        with self.lock:
-            self.check_running()
-            head = self.history.unit(seq)[0].seq
-            if head in self.history.view.state.pins:
-                self.event("unpin", seq=head)
+    # tool calls
 
-    def _check_pins(self, more: int) -> None:
-        pins = self.history.view.state.pins
-        pinned = sum(message.tokens for seq in pins for message in self.history.unit(seq))
-        most = int(PINNED_SHARE * self.history.limit)
-        if pinned + more > most:
-            raise UsageError(
-                f"With {more:,} tokens more the pins would take {pinned + more:,}; {most:,} are allowed, a quarter of "
-                f"the {self.history.limit:,} of the window.",
-                hint="Unpin something, or pin a shorter message.",
-            )
+    def pending_calls(self) -> list[PendingCall]:
+        """Return the calls that wait for a result. The engine answers `unfold` and `recall` itself."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._calls.pending()
+
+    def tool(self, call: PendingCall) -> AbstractContextManager[ToolRun]:
+        """Run a tool: timed and recorded. An exception becomes an error result and is not raised again."""
+        return self._calls.run(call)
+
+    def answer(self, call: PendingCall, content: str, *, is_error: bool = False) -> None:
+        """Answer a call without running a tool."""
+        with self.writer.lock:
+            self._calls.answer(call, content, is_error=is_error)
+
+    def unfold(self, handle: str) -> str:
+        """Return what a handle stands for, in full, as it is stored."""
+        with self.writer.lock:
+            return lookup.whole(self.log.load_all(self.log.one(lookup.seq_of(handle))))
+
+    def recall(self, query: str, *, of: Literal["task", "previous"] = "task") -> str:
+        """Return the passages that say most about a query, in what the window hides or in the inherited run."""
+        with self.writer.lock:
+            return self._calls.recall(query, of)
+
+    # the timeline
 
     @contextmanager
     def tangent(self, question: str = "", *, keep: Keep = "none") -> Iterator[None]:
-        """A side conversation, with its first question; an exception inside keeps nothing of it."""
+        """Open a side conversation with its first question. An exception inside keeps nothing of it."""
         check_keep(keep)
-        opened = self.begin_tangent()
+        event = self.begin_tangent()
         try:
             if question:
                 self.add("user", question)
             yield
         except Exception:
-            with suppress(TangentError):  # it was left inside; the error that led here is the one to hear about
-                self.leave(opened, "none")
+            with self.writer.lock, suppress(TangentError):  # the exception matters more than a tangent closed inside
+                self._timeline.leave_tangent(event, "none")
             raise
-        self.leave(opened, keep)
+        with self.writer.lock:
+            self._timeline.leave_tangent(event, keep)
 
-    def reconfigure(self, **changes: Any) -> None:
-        """Go on with another `model`, `context_length` or `tools`; what was said stays, and is rendered for them."""
-        with self.lock:
-            self.check_running()
-            check_names(changes)
-            changes = plain_options(changes)
-            if changed(self.config, changes) != self.config:
-                kept = self.history.view.state.notes.get("frozen", {})
-                self.event("note", frozen={**kept, **changes}, scale=None)  # another model counts otherwise
+    def begin_tangent(self, *, after: int | None = None, **data: Any) -> int:
+        """Open a side conversation that leaves the main one untouched; with `after`, it began after that message."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.begin_tangent(after, **data)
 
-    def event(self, type: str, **data: Any) -> int:
-        """As the writer does; leaving a tangent, or going back, may also bring another model back."""
-        before = self.history.view.state.notes.get("frozen")
-        number = super().event(type, **data)
-        kept = self.history.view.state.notes.get("frozen")
-        if kept != before:
-            self._thaw(config_from_metadata(self.lease.metadata.config | (kept or {})))
-        return number
+    def end_tangent(self, keep: Keep = "none") -> None:
+        """Close the innermost tangent and keep nothing, its last exchange, or a summary of it."""
+        with self.writer.lock:
+            self.writer.check_running()
+            self._timeline.end_tangent(keep)
 
-    def _thaw(self, config: TaskConfig) -> None:
-        self.config, self._names, self._pairs = config, _names_of(config), []
-        self.history = History(
-            self.lease.store, self.uuid, config, last=self.lease.last(Message), last_event=self.lease.last(Event)
-        )
+    def rewind(self, to: int) -> int:
+        """Hide everything after message `to`. Returns the event that `undo` takes."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.rewind(to)
+
+    def reset(self) -> int:
+        """Hide everything except the system prompt and the pins, and empty the snapshot."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self.writer.event("clear")
+
+    def undo(self, event: int | None = None) -> int:
+        """Undo the last rewind, reset, compaction or restore; or the given one and those after it."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.undo(event)
+
+    def checkpoint(self, label: str = "", **data: Any) -> int:
+        """Remember the conversation as it is now, and return the number that `restore` takes."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.checkpoint(label, **data)
+
+    def restore(self, checkpoint: int, **data: Any) -> int:
+        """Go back to a checkpoint. This can be undone."""
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.restore(checkpoint, **data)
+
+    def pin(self, seq: int) -> None:
+        """Show a message, with its calls and results, in every window from the next fold on."""
+        with self.writer.lock:
+            self.writer.check_running()
+            self._timeline.pin(seq)
+
+    def unpin(self, seq: int) -> None:
+        """Unpin a message."""
+        with self.writer.lock:
+            self.writer.check_running()
+            self._timeline.unpin(seq)
+
+    @property
+    def sticky_files(self) -> StickyList:
+        """The files that stand in every window, and what was declared to find them."""
+        with self.writer.lock:
+            return self._timeline.sticky_files
+
+    def sticky(self, files: Files, *, declared: Sequence[str] = ()) -> int | None:
+        """Keep these files in every window, in this order, instead of the earlier ones; None if nothing changed.
+
+        A mapping gives the text of each path. A sequence holds what `version` returned and, for a file that has not
+        changed, its entry of `sticky_files`.
+        """
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._timeline.set_sticky(files, declared)
+
+    def version(self, path: str, text: str, *, mark: tuple[int, ...] = ()) -> FileVersion:
+        """Return a file as `sticky` takes it, masked and counted. Nothing is stored."""
+        return self._timeline.file_version(path, text, mark)
+
+    # what the task is about
 
     def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
         key = key_of(key)
-        with self.lock:
-            self.update(linked_key=str(self.sanitiser.key(key)))
+        with self.writer.lock:
+            self.writer.update(linked_key=str(self.writer.sanitiser.key(key)))
 
     def plan(self, entry: Any) -> int:
         """Append an entry to the task's planning history, and return its number.
@@ -360,9 +457,79 @@ class Task(Endings):
         `entry` is a PlanEntry, or a mapping or an object that has its `type` and `data`.
         """
         record = _plan_entry(self.uuid, entry)
-        with self.lock:
-            self.check_running()
-            return self.append(record)
+        with self.writer.lock:
+            self.writer.check_running()
+            return self.writer.append(record)
+
+    # the end
+
+    def complete(self) -> None:
+        """Mark the task completed: write the final summary and release the lease."""
+        with self.writer.lock:
+            self._lifecycle.end(Ending("completed"))
+
+    def fail(self, error: str, *, reason: str = "") -> None:
+        """Mark the task failed."""
+        ending = Ending("failed", error=clean_text(as_text(error)), reason=text_or_none(reason, "reason") or "")
+        with self.writer.lock:
+            self._lifecycle.end(ending)
+
+    def stop(self, reason: str = "") -> None:
+        """Mark the task stopped."""
+        ending = Ending("stopped", reason=text_or_none(reason, "reason") or "")
+        with self.writer.lock:
+            self._lifecycle.end(ending)
+
+    def drop(self, reason: str = "") -> None:
+        """Stop a task that is pending or paused, without resuming it first."""
+        with self.writer.lock:
+            self._lifecycle.drop(text_or_none(reason, "reason") or "")
+
+    def finish(self, ending: Ending) -> None:
+        """Do the rest of an ending that another process began."""
+        with self.writer.lock:
+            self._lifecycle.finish(ending)
+
+    def interrupt_lost_calls(self) -> None:
+        """Answer all open calls as interrupted, after a crash."""
+        with self.writer.lock:
+            self._calls.interrupt_unanswered()
+
+    def pause(self, reason: str = "") -> None:
+        """Pause the task; `engine.resume(uuid)` continues it."""
+        with self.writer.lock:
+            self._lifecycle.pause(text_or_none(reason, "reason") or "")
+
+    def close(self) -> None:
+        """Release the lease; a task that still runs is paused first."""
+        with self.writer.lock:
+            self._lifecycle.close()
+
+    def _call_status_hooks(self, status: Status) -> None:
+        call_hooks(self.hooks, f"on_{status}", self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.writer.lock:
+            try:
+                if self.row.status != "running":
+                    return  # it ended inside the block
+                if error is None:
+                    self._lifecycle.complete_or_pause()
+                elif isinstance(error, Exception):
+                    self.fail(f"{type(error).__name__}: {as_text(error)}")
+                else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
+                    self._lifecycle.pause()
+            except StoreError as failure:
+                if error is None:
+                    raise
+                self.writer.logger.error("The end of the task could not be stored: %s", failure)  # noqa: TRY400
+            finally:
+                self._lifecycle.release()
 
 
 def _plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
@@ -376,16 +543,6 @@ def _plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
     return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 
-def _is_note(message: Message) -> bool:
-    """Whether it leaves the turn with whoever had it: what the system says, and what stands for a side conversation."""
-    return message.role == "system" or (message.key or "").startswith(summaries.ASIDE_KEY)
-
-
-def _names_of(config: TaskConfig) -> dict[str, str]:
-    """The tools by the names that providers make of theirs."""
-    return {plain_name(name): name for schema in config.tools or () if (name := name_of(schema))}
-
-
-def _full(snapshot: Snapshot) -> dict[str, Any]:
-    """All fields, also the empty ones, so that what was taken out is gone."""
-    return {name: getattr(snapshot, name) for name in Snapshot.__struct_fields__}
+def _keeps_turn(message: Message) -> bool:
+    """Return whether a message does not change whose turn it is: system notes, and what stands for a tangent."""
+    return message.role == "system" or (message.key or "").startswith(TANGENT_KEY)

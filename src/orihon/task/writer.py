@@ -1,4 +1,4 @@
-"""The right to write one task, with the view over it kept up to date: the steps that everything else is made of."""
+"""The right to write one task: records, events and the row. Every other part of a task writes through it."""
 
 from __future__ import annotations
 
@@ -7,102 +7,126 @@ import threading
 from collections.abc import MutableMapping
 from typing import Any
 
+from orihon.context.events import problem
 from orihon.context.frame import Batch
-from orihon.context.view import RECORD_EVERY, record
+from orihon.context.view import RECORD_EVERY, View, record
 from orihon.errors import Conflict, OrihonError, StoreError, UsageError
 from orihon.records import Event, Fold, Message, Record, TaskRow
 from orihon.stores.base import Lease
 from orihon.task.config import TaskConfig
-from orihon.task.history import History, fold_records, load_view
+from orihon.task.log import TaskLog, load_config, load_view
 
 
-class _Tagged(logging.LoggerAdapter[logging.Logger]):
-    """Every line says which task it is about."""
+class TaskWriter:
+    """Appends records and keeps the view up to date. One lock serialises all threads of the process."""
+
+    def __init__(self, lease: Lease, *, view: View | None = None, config: TaskConfig | None = None) -> None:
+        self.lease, self.uuid, self.sanitiser = lease, lease.uuid, lease.store.sanitiser
+        self.lock = threading.RLock()
+        self.logger = _TaskLogger(logging.getLogger("orihon"), {"short": lease.uuid[:8]})
+        self.row: TaskRow = lease.store.row(lease.uuid)
+        view = load_view(lease.store, lease.uuid, lease.last(Event)) if view is None else view
+        self._open_log(config or load_config(lease.metadata, view), view)
+        self._view_is_uncertain = False
+        lease.check = _check
+
+    @property
+    def config(self) -> TaskConfig:
+        """The settings of the task."""
+        return self.log.config
+
+    def append(self, record: Record) -> int:
+        """Store a record and return its number."""
+        number = self.lease.append(record)
+        if isinstance(record, Message) and number > self.log.last:
+            newest = self.lease.newest
+            if isinstance(newest, Message) and newest.seq == number == self.log.last + 1:
+                self.log.remember(newest)
+            else:  # the outcome of this append, or of an earlier one, was unknown
+                self.log.catch_up()
+            if record.tokens or self.lease.counter.name != self.log.counter.name:
+                self.log.counted_from = number + 1  # another counter was used
+        return number
+
+    def event(self, type: str, **data: Any) -> int:
+        """Store a change of the view. From time to time the whole view is stored, so that reading can start there."""
+        self.reload_if_uncertain()
+        before = self.log.view.state.notes.get("frozen")
+        number = self._append_event(type, data)
+        if number % RECORD_EVERY == 0:
+            try:
+                self._append_event("view", record(self.log.view))
+            except OrihonError as error:  # the event itself is stored
+                self.logger.warning("The view could not be recorded; reading it takes longer: %s", error)
+        if self.log.view.state.notes.get("frozen") != before:  # a tangent or a restore can bring back another model
+            self._open_log(load_config(self.lease.metadata, self.log.view), self.log.view)
+        return number
+
+    def note(self, **notes: Any) -> int:
+        """Keep some values with the task; None removes one."""
+        return self.event("note", **notes)
+
+    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> None:
+        """Change the row: `add` increments counters, the other columns are set."""
+        self.row = self.lease.update(add=add, **changes)
+
+    def store_folds(self, batch: Batch) -> None:
+        """Store a batch of folds. Its event makes it count."""
+        first = self.lease.last(Fold) + 1
+        with self.lease.batch():
+            for stand_in in batch.stand_ins:
+                self.lease.append(
+                    Fold(
+                        id=0,
+                        seq=stand_in.seq,
+                        text=stand_in.text or "",
+                        arguments=stand_in.arguments,
+                        tokens=stand_in.tokens,
+                        timestamp="",
+                    )
+                )
+        self.event("folds", **batch.event(first, self.lease.last(Fold)))
+
+    def check_running(self) -> None:
+        """Raise Conflict unless the task is running."""
+        if self.row.status != "running":
+            raise Conflict(
+                f"Task {self.uuid} is {self.row.status}.",
+                hint="engine.resume(uuid) continues a paused task.",
+                retryable=False,
+            )
+
+    def reload_if_uncertain(self) -> None:
+        """Read the view again after an event whose outcome is unknown."""
+        if self._view_is_uncertain:
+            self.log.view = load_view(self.lease.store, self.uuid, self.lease.last(Event) + 1)
+            self._view_is_uncertain = False
+
+    def _open_log(self, config: TaskConfig, view: View) -> None:
+        self.log = TaskLog(self.lease.store, self.uuid, config, view, last=self.lease.last(Message))
+
+    def _append_event(self, type: str, data: dict[str, Any]) -> int:
+        event = Event(id=0, after=self.log.last, type=type, data=data, timestamp="")
+        try:
+            number = self.lease.append(event)
+        except StoreError:
+            self._view_is_uncertain = True  # the event may be stored all the same
+            raise
+        if isinstance(self.lease.newest, Event):
+            self.log.apply(self.lease.newest)
+        return number
+
+
+class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    """Prefixes every line with the task's id."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return f"[uuid:{self.extra['short']}] {msg}" if self.extra else msg, kwargs
 
 
-class Writer:
-    """Appends records and takes in what they change; one lock for all threads of the process."""
-
-    def __init__(self, lease: Lease, config: TaskConfig) -> None:
-        self.lease, self.config, self.uuid, self.sanitiser = lease, config, lease.uuid, lease.store.sanitiser
-        self.lock = threading.RLock()
-        self.log = _Tagged(logging.getLogger("orihon"), {"short": lease.uuid[:8]})
-        self.row: TaskRow = lease.store.row(lease.uuid)
-        self.history = History(lease.store, lease.uuid, config, last=lease.last(Message), last_event=lease.last(Event))
-        self._in_doubt = False
-        lease.check = _check
-
-    def append(self, record: Record) -> int:
-        """Store a record and return its number."""
-        number = self.lease.append(record)
-        if isinstance(record, Message) and number > self.history.last:
-            newest = self.lease.newest
-            if isinstance(newest, Message) and newest.seq == number == self.history.last + 1:
-                self.history.remember(newest)
-            else:  # it, or one before it, was in doubt
-                self.history.catch_up()
-            if record.tokens or self.lease.counter.name != self.history.counter.name:
-                self.history.counted_from = number + 1  # another one counted
-        return number
-
-    def event(self, type: str, **data: Any) -> int:
-        """Change what is visible; every so often the whole view is written, so that reading can start there."""
-        self.settle()
-        number = self._event(type, data)
-        if number % RECORD_EVERY == 0:
-            try:
-                self._event("view", record(self.history.view))
-            except OrihonError as error:  # the event itself is there
-                self.log.warning("The view could not be recorded; reading it takes longer: %s", error)
-        return number
-
-    def _event(self, type: str, data: dict[str, Any]) -> int:
-        event = Event(id=0, after=self.history.last, type=type, data=data, timestamp="")
-        try:
-            number = self.lease.append(event)
-        except StoreError:
-            self._in_doubt = True  # it may be there all the same
-            raise
-        if isinstance(self.lease.newest, Event):
-            self.history.step(self.lease.newest)
-        return number
-
-    def settle(self) -> None:
-        """After an event of unknown outcome: look at what is stored."""
-        if self._in_doubt:
-            self.history.view = load_view(self.lease.store, self.uuid, self.lease.last(Event) + 1)
-            self._in_doubt = False
-
-    def keep(self, batch: Batch) -> None:
-        """Store a batch of folds; its event is what makes it count."""
-        first = self.lease.last(Fold) + 1
-        with self.lease.batch():
-            for fold in fold_records(batch):
-                self.lease.append(fold)
-        self.event("folds", **batch.event(first, self.lease.last(Fold)))
-
-    def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> None:
-        """Change the row and its readable mirror."""
-        self.row = self.lease.update(add=add, **changes)
-
-    def check_running(self) -> None:
-        """Refuse to go on with a task that is not running here."""
-        if self.row.status != "running":
-            raise Conflict(
-                f"Task {self.uuid} is {self.row.status}.",
-                hint="engine.resume(uuid) goes on with a paused task.",
-                retryable=False,
-            )
-
-
 def _check(record: Record) -> None:
-    """Refuse an event whose data no reader could use."""
-    if not isinstance(record, Event):
-        return
-    from orihon.context.events import problem  # noqa: PLC0415 - only events need the schemas
-
-    if reason := problem(record):
-        raise UsageError(f"It cannot be stored: {reason}.", hint="orihon.context.events describes the data of events.")
+    """Raise UsageError for an event whose data no reader could use."""
+    if isinstance(record, Event) and (reason := problem(record)):
+        raise UsageError(
+            f"The event cannot be stored: {reason}.", hint="orihon.context.events describes the data of events."
+        )

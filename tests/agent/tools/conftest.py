@@ -7,7 +7,7 @@ import pytest
 
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import ToolError
-from orihon.task.runs import PendingCall
+from orihon.task.tool_run import PendingCall
 
 _ids = itertools.count(1)
 

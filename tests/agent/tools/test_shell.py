@@ -106,7 +106,7 @@ class TestBounds:
         script = textwrap.dedent("""
             import json, resource, sys
             from orihon.agent.tools.toolbox import Toolbox
-            from orihon.task.runs import PendingCall
+            from orihon.task.tool_run import PendingCall
             def peak():
                 return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             def run(command):
@@ -264,7 +264,7 @@ class TestInterruption:
         script = textwrap.dedent("""
             import sys
             from orihon.agent.tools.toolbox import Toolbox
-            from orihon.task.runs import PendingCall
+            from orihon.task.tool_run import PendingCall
             box = Toolbox(sys.argv[1], approve="all")
             try:
                 box.run(PendingCall(id="1", name="shell", arguments={"command": "echo $$ > pid; sleep 600"}))

@@ -31,7 +31,7 @@ from orihon.agent.tools.shell import OnOutput, RunShell, Shell
 from orihon.agent.tools.workspace import Workspace
 from orihon.errors import ToolError
 from orihon.settings.schema import McpServer
-from orihon.task.runs import PendingCall
+from orihon.task.tool_run import PendingCall
 
 BUILTIN_TOOLS: dict[str, type[msgspec.Struct]] = {
     "read": Read,

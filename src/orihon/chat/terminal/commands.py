@@ -173,7 +173,7 @@ def _tools(chat: ChatSession, _: str) -> None:
         texts("mcp tools", server=server) if server else texts("builtin tools"): names
         for server, names in chat.setup.tools.origins().items()
     }
-    groups[texts("engine tools")] = sorted(chat.conversation.task.config.ours)
+    groups[texts("engine tools")] = sorted(chat.conversation.task.config.engine_tools)
     chat.ui.show("\n".join(f"{origin}: {', '.join(names)}" for origin, names in groups.items()))
 
 

@@ -29,7 +29,6 @@ from orihon.chat.terminal.ui import ChatUI
 from orihon.engine import Engine
 from orihon.errors import OrihonError, StoreError, UsageError
 from orihon.task.config import TaskConfig
-from orihon.task.history import load_config
 
 MAX_LINE_CHARS = 160
 REMINDER_ENTRIES = 6  # that a resumed conversation shows
@@ -198,7 +197,7 @@ def resume_session(
     """Start a session in the conversation with this name or id, or in the most recently used one."""
     listing = registry.find(engine, Path(job.workspace), name, user=user)
     reader = engine.read(listing.uuid)
-    model = job.model or get_model_name(load_config(engine.store, reader.metadata))
+    model = job.model or get_model_name(reader.config)
     full_job = msgspec.structs.replace(job, model=model)
     with _make_setup(engine, full_job, ui, user=user or reader.row.user, mcp=mcp and listing.mcp_enabled) as setup:
         if not job.model:

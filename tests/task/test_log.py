@@ -2,12 +2,13 @@
 
 import msgspec
 
+from orihon.context.view import View
 from orihon.errors import NotFound
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.task.config import TaskConfig, config_from_metadata, config_from_settings
-from orihon.task.history import RECENT_BYTES, History
+from orihon.task.config import TaskConfig
+from orihon.task.log import RECENT_BYTES, TaskLog
 from orihon.testing.samples import a_message, a_task
 
 
@@ -17,7 +18,7 @@ def history_of(count, size=10, **options):
     lease = store.lease(task.uuid, create=task)
     for number in range(1, count + 1):
         lease.append(a_message(f"{number} " + "x" * size))
-    return lease, History(store, task.uuid, TaskConfig(**options), last=count, last_event=0)
+    return lease, TaskLog(store, task.uuid, TaskConfig(**options), View(), last=count)
 
 
 def test_the_newest_few_are_remembered_and_read_without_the_store(monkeypatch):
@@ -77,13 +78,13 @@ def _lost(_):
 
 def test_what_is_frozen_is_thawed():
     """A task keeps its settings; a field that cannot be read has its default, and the others stay."""
-    config = config_from_settings(Settings(), context_length=9000, model="m", tools=[{"name": "a"}])
+    config = TaskConfig.from_settings(Settings(), context_length=9000, model="m", tools=[{"name": "a"}])
     stored = msgspec.to_builtins(config)
-    assert config_from_metadata(stored) == config
-    assert config_from_metadata(stored | {"context_length": "many", "later": 1}) == msgspec.structs.replace(
+    assert TaskConfig.from_metadata(stored) == config
+    assert TaskConfig.from_metadata(stored | {"context_length": "many", "later": 1}) == msgspec.structs.replace(
         config, context_length=128_000
     )
-    assert config_from_metadata({}) == TaskConfig()
+    assert TaskConfig.from_metadata({}) == TaskConfig()
 
 
 def test_messages_keep_their_type():

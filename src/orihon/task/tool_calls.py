@@ -1,0 +1,192 @@
+"""The tool calls of a task: which are pending, how one is run and recorded, and those that the engine answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from orihon.coerce import text_of
+from orihon.context import recall as lookup
+from orihon.context.ranges import contains
+from orihon.context.repair import INTERRUPTED
+from orihon.context.snapshot import MAX_ACTIONS
+from orihon.errors import OrihonError, StoreError, UsageError
+from orihon.records import Call, Message, ToolCall
+from orihon.task.tool_run import PendingCall, ToolRun, describe_action, parse_arguments
+from orihon.task.writer import TaskWriter
+
+
+class ToolCalls:
+    """The calls of the newest reply. Callers hold the writer's lock, except around `run`."""
+
+    def __init__(self, writer: TaskWriter, on_result: Callable[[ToolRun], None]) -> None:
+        self._writer = writer
+        self._on_result = on_result
+        self._previous = writer.config.inherited_from  # what the engine allowed; no event can change it
+        self._written: dict[tuple[int, str], Call] = {}  # calls with arguments that must not be stored
+        self._running: dict[str, PendingCall] = {}
+
+    def remember(self, seq: int, calls: Iterable[Call]) -> None:
+        """Keep the calls of a reply as the model wrote them; what is stored may be masked."""
+        ids = [call.id for call in self._writer.log.one(seq).tool_calls]  # the first ones, if a key was repeated
+        self._written = {
+            (seq, call_id): msgspec.structs.replace(call, id=call_id) for call_id, call in zip(ids, calls, strict=False)
+        }
+
+    def pending(self) -> list[PendingCall]:
+        """Return the calls that wait for a result. Calls that the engine can answer are answered here."""
+        waiting: list[PendingCall] = []
+        for call in self.unanswered():
+            pending = PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments)
+            if call.masked:  # the arguments that the model wrote are unknown
+                self._answer_interrupted([pending])
+                continue
+            try:
+                pending = msgspec.structs.replace(pending, arguments=parse_arguments(call.arguments))
+            except ValueError as error:
+                self.answer(pending, str(error), is_error=True)
+                continue
+            if call.name in self._writer.log.engine_tools:
+                self._look_up(pending)
+            else:
+                waiting.append(pending)
+        return waiting
+
+    def unanswered(self) -> list[Call]:
+        """Return the calls of the newest reply that have no result, with the arguments that the model wrote."""
+        answered: set[str | None] = set(self._running)
+        log = self._writer.log
+        folds = log.view.state.folds
+        for message in log.backwards(log.uncovered):  # a summary leaves its calls behind
+            if message.role == "tool":
+                answered.add(message.tool_call_id)  # the window may leave it out of a unit of many calls
+                continue
+            if folds and contains(folds.hidden, message.seq):
+                continue
+            calls = message.tool_calls if message.role == "assistant" else []
+            return [self._as_written(message.seq, call) for call in calls if call.id not in answered]
+        return []
+
+    def match(self, result: Message) -> Message:
+        """Return a result that names no call as the answer to the first one that waits, as the window shows it."""
+        waiting = (call for call in self.unanswered() if result.tool_name in {None, call.name})
+        call = next(waiting, None)
+        return msgspec.structs.replace(result, tool_call_id=call.id, tool_name=call.name) if call else result
+
+    @contextmanager
+    def run(self, call: PendingCall) -> Iterator[ToolRun]:
+        """Run a tool and record it. An exception becomes an error result and is not raised again."""
+        writer = self._writer
+        with writer.lock:
+            writer.check_running()
+            writer.logger.info("Tool execution: %s", call.name)
+            writer.update(activity="processing", last_activity="tool_execution")
+            self._running[call.id] = call
+        run = ToolRun(call)
+        try:
+            yield run
+        except Exception as error:  # noqa: BLE001 - the model reads it, and the record keeps it
+            run.end(error)
+        except BaseException as error:
+            run.end(error)
+            run.result = INTERRUPTED
+            self._record(run)
+            raise
+        else:
+            run.end(None)
+        self._record(run)
+
+    def answer(self, call: PendingCall, content: str, *, is_error: bool) -> None:
+        """Answer a call without running a tool; it is recorded like any other."""
+        run = ToolRun(call)
+        run.result, run.is_error = content, is_error
+        run.end(None)
+        self._running[call.id] = call
+        self._record(run)
+
+    def interrupt_running(self) -> None:
+        """Answer the calls whose tools are still running as interrupted."""
+        self._answer_interrupted(list(self._running.values()))
+
+    def interrupt_unanswered(self) -> None:
+        """Answer all open calls as interrupted: after a crash nobody knows what became of them."""
+        lost = self.unanswered()
+        self._answer_interrupted(
+            [PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments) for call in lost]
+        )
+
+    def recall(self, query: str, scope: Literal["task", "previous"] = "task") -> str:
+        """Return the passages that say most about a query, in the hidden part of the log or in the previous run."""
+        query = text_of(query, "A query", hint="Give the words to look for.")
+        if scope == "previous":
+            if not self._previous:
+                return "There is no previous run of this task."
+            from orihon.inheritance import consult  # noqa: PLC0415 - few tasks ask an earlier run
+
+            return consult(self._writer.lease.store, self._previous, query)
+        if scope != "task":
+            raise UsageError(f"There is nothing to recall of {scope!a:.40}.", hint="Give `task` or `previous`.")
+        return lookup.said(lookup.recall(self._writer.log.hidden(), query))
+
+    def _as_written(self, seq: int, call: Call) -> Call:
+        if (seq, call.id) in self._written:
+            return self._written[seq, call.id]
+        if call.blob is not None:
+            text = self._writer.log.load(call.blob).decode("utf-8", "replace")
+            return msgspec.structs.replace(call, arguments=text)
+        return call
+
+    def _answer_interrupted(self, calls: Iterable[PendingCall]) -> None:
+        for call in calls:
+            self.answer(call, INTERRUPTED, is_error=True)
+
+    def _look_up(self, call: PendingCall) -> None:
+        """Answer `unfold` or `recall`."""
+        log = self._writer.log
+        try:
+            if call.name == "unfold":
+                message = log.one(lookup.seq_of(str(call.arguments.get("handle", ""))))
+                if not log.view.shows(message.seq):
+                    raise UsageError(f"There is nothing under m{message.seq}.", hint="Use a handle that you see.")
+                content = lookup.unfold(log.load_all(message), lines=str(call.arguments.get("lines") or ""))
+            else:
+                content = self.recall(str(call.arguments.get("query", "")), call.arguments.get("of") or "task")
+        except OrihonError as error:
+            self.answer(call, f"{error.message} {error.hint}", is_error=True)
+        else:
+            self.answer(call, content, is_error=False)
+
+    def _record(self, run: ToolRun) -> None:
+        writer = self._writer
+        with writer.lock:
+            if run.call.id not in self._running:
+                writer.logger.warning("The result of %s came after the task was left, and is dropped.", run.call.name)
+                return
+            seq = self._append_result(run)
+            del self._running[run.call.id]  # only now: if Ctrl-C comes first, a pause answers the call
+            writer.append(run.record(writer.log.one(seq)))
+            self._written = {key: call for key, call in self._written.items() if key[1] != run.call.id}
+            if isinstance(writer.lease.newest, ToolCall):
+                writer.event("snapshot", **describe_action(writer.lease.newest), **self._max_actions())
+            writer.update(add={"tool_call_count": 1}, last_activity="tool_result")
+            self._on_result(run)
+
+    def _append_result(self, run: ToolRun) -> int:
+        """Store the result. If that fails, the caller gets the error and the call waits again."""
+        writer = self._writer
+        try:
+            try:
+                return writer.append(run.message(writer.sanitiser.value))
+            except UsageError as error:  # no line can hold this result
+                run.fail(f"The result cannot be stored: {error.message}")
+                return writer.append(run.message(writer.sanitiser.value))
+        except StoreError:
+            del self._running[run.call.id]
+            raise
+
+    def _max_actions(self) -> dict[str, int]:
+        limit = self._writer.config.max_actions
+        return {} if limit == MAX_ACTIONS else {"max_actions": limit}
