@@ -98,7 +98,7 @@ def test_what_did_not_end_well_is_not_inherited(engine, status):
     elif status == "paused":
         task.pause()
     with engine.start(KEY, user="alice") as new:
-        assert new.handoff is None
+        assert new.inheritance is None
     task.close()
 
 
@@ -161,10 +161,10 @@ def test_a_user_whose_name_is_masked_or_cleaned_inherits(url, user):
         with engine.start("local/issue/k") as first:
             first.add("user", "Fix the basket.")
         second = engine.start("local/issue/k")
-        assert second.handoff is not None
-        assert second.handoff.uuid == first.uuid
+        assert second.inheritance is not None
+        assert second.inheritance.uuid == first.uuid
         second.close()
     with orihon.open(url, user="mallory", settings=Settings()) as engine:
         other = engine.start("local/issue/k")
-        assert other.handoff is None
+        assert other.inheritance is None
         other.close()

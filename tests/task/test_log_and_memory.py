@@ -59,8 +59,8 @@ def test_the_newest_messages_in_memory_are_bounded(engine):
     task.pause()
     with engine.resume(task.uuid) as again:
         for one in (task, again):
-            kept = one.history._recent
-            assert 0 < sum(len(message.text) for message in kept.values()) <= one.history._recent_bytes <= RECENT_BYTES
+            kept = one.log._recent
+            assert 0 < sum(len(message.text) for message in kept.values()) <= one.log._recent_bytes <= RECENT_BYTES
         shown = [message["content"] for message in again.window().openai()]
         assert "short 0" in str(shown)
         assert max(map(len, shown)) >= 200_000

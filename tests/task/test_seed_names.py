@@ -197,7 +197,7 @@ def a_resume_reads_the_newest_messages(engine):
     long_enough(task, 15)
     task.pause()
     with engine.resume(task.uuid) as again:
-        assert list(again.history._recent) == list(range(13, 33))
+        assert list(again.log._recent) == list(range(13, 33))
 
 
 @ours("MessageStore.mark_as_summarized")
@@ -369,7 +369,7 @@ def opening_is_all_that_inheritance_needs(engine, place):
     never = {"enabled": False}
     settings = Settings(context_inheritance=type(Settings().context_inheritance)(**never))
     with orihon.open(place, settings=settings) as again, again.start(KEY) as new:
-        assert new.handoff is None
+        assert new.inheritance is None
 
 
 @ours("ContextInheritanceManager.find_previous_contexts")

@@ -89,7 +89,7 @@ def test_a_pin_goes_with_what_is_rewound(engine):
         task.add("user", "Never touch the till.", pinned=True)
         task.rewind(2)
         assert shown(task) == ["You fix bugs.", "Fix the basket."]
-        with pytest.raises(UsageError, match="m3 is not part"):
+        with pytest.raises(UsageError, match="m3 is no longer part"):
             task.pin(3)
         task.undo()
         assert task.log.view.state.pins == (3,)
