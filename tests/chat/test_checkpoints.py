@@ -12,21 +12,30 @@ from orihon.errors import NotFound, UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying
 
+each_store = pytest.mark.parametrize("engine", ["jsonl", "sqlite"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def empty_repository(tmp_path_factory):
+    place = tmp_path_factory.mktemp("empty")
+    subprocess.run(["git", "init", "-q", str(place)], check=True)
+    return place
+
 
 @pytest.fixture
-def work(tmp_path):
+def work(tmp_path, empty_repository):
     """A git repository."""
     place = tmp_path / "work"
-    place.mkdir()
-    subprocess.run(["git", "init", "-q", str(place)], check=True)
+    shutil.copytree(empty_repository, place)
     (place / "basket.py").write_text("total = 0\n")
     return place
 
 
-@pytest.fixture(params=["jsonl", "sqlite"])
+@pytest.fixture
 def engine(request, work):
     """The store is in the workspace, as by default."""
-    url = work / "logs" / "contexts" if request.param == "jsonl" else f"sqlite:///{work / 'contexts.db'}"
+    is_jsonl = getattr(request, "param", "jsonl") == "jsonl"
+    url = work / "logs" / "contexts" if is_jsonl else f"sqlite:///{work / 'contexts.db'}"
     with orihon.open(url, settings=Settings()) as engine:
         yield engine
 
@@ -67,6 +76,7 @@ def texts(talk):
     return [message.text for message in talk.messages() if message.role == "user"]
 
 
+@each_store
 class TestTaking:
     def test_each_turn_and_each_tool_that_changed_files(self, talk):
         checkpoints = open_checkpoints(talk)
@@ -114,6 +124,7 @@ class TestTaking:
         assert len(notices) == 1
 
 
+@each_store
 class TestEnabling:
     def test_enabled_by_default_only_in_a_repository(self, engine, tmp_path):
         other = tmp_path / "other"
@@ -171,6 +182,7 @@ class TestRestoring:
         assert restored.kept == ("new.py",)
         assert (texts(talk), talk.turn) == (["One"], 1)
 
+    @each_store
     def test_hard(self, checkpoints, work):
         checkpoints.restore("1", hard=True)
         assert files(work) == {"basket.py": "total = 1\n"}
@@ -192,7 +204,8 @@ class TestRestoring:
 
     def test_summary_counters_and_sticky_list(self, talk, checkpoints):
         for number in range(12):
-            turn(talk, checkpoints, f"{number} " + "long words " * 100)
+            talk.say(f"{number} " + "long words " * 100)
+            talk.task.add_reply(saying(f"Answer {number}"))
         tag = checkpoints.take("before").tag
         state = talk.task.log.view.state
         talk.task.compact()
@@ -224,6 +237,7 @@ class TestRestoring:
         with pytest.raises(NotFound, match="'9'"):
             checkpoints.restore("9")
 
+    @each_store
     def test_an_interrupted_restore_is_finished(self, engine, talk, checkpoints, work, monkeypatch):
         monkeypatch.setattr(type(checkpoints.files), "restore", _killed)
         with pytest.raises(KeyboardInterrupt):

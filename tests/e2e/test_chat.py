@@ -6,14 +6,22 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 
 import orihon
 from orihon.chat import registry
+from orihon.chat.i18n import Texts
+from orihon.chat.terminal.ui_terminal import TerminalUI
+from orihon.cli import main
 from orihon.settings.schema import Settings
 from orihon.testing import serve
+from orihon.testing.faults import in_child
 from orihon.testing.wire_rules import violations
 from support.failing_server import SILENCE, Chaos, cut, says, stalls, status
 from support.terminal import Terminal
@@ -23,57 +31,69 @@ PROMPT = "32k]\n>"
 MAKE = {"say": "I make it.", "call": [{"name": "shell", "arguments": {"command": "echo hello > out.txt"}}]}
 
 
-@pytest.fixture
-def desk(tmp_path):
+class Desk:
     """A directory with settings, and the command in it."""
 
-    class Desk:
-        place = tmp_path / "desk"
-        environ = ENVIRON | {"XDG_STATE_HOME": str(tmp_path / "state"), "LC_ALL": "C.UTF-8"}
+    def __init__(self, place):
+        self.place = place / "desk"
+        self.place.mkdir()
+        self.environ = ENVIRON | {"XDG_STATE_HOME": str(place / "state"), "LC_ALL": "C.UTF-8"}
+        self._terminals = []
 
-        def __init__(self):
-            self.place.mkdir()
-            self._terminals = []
+    def server(self, url, tries=2):
+        text = f"llm:\n  tries: {tries}\n  openai: {{model: small, base_url: {url}, context_length: 32000}}\n"
+        (self.place / "config.yaml").write_text(text)
 
-        def server(self, url, tries=2):
-            text = f"llm:\n  tries: {tries}\n  openai: {{model: small, base_url: {url}, context_length: 32000}}\n"
-            (self.place / "config.yaml").write_text(text)
+    def script(self, *replies):
+        (self.place / "script.json").write_text(json.dumps(replies), "utf-8")
+        return ("--model", "scripted:script.json")
 
-        def script(self, *replies):
-            (self.place / "script.json").write_text(json.dumps(replies), "utf-8")
-            return ("--model", "scripted:script.json")
+    def terminal(self, *arguments, **environ):
+        made = Terminal(sys.executable, "-m", "orihon", "chat", *arguments, cwd=self.place, env=self.environ | environ)
+        self._terminals.append(made)
+        return made
 
-        def terminal(self, *arguments, **environ):
-            made = Terminal(
-                sys.executable, "-m", "orihon", "chat", *arguments, cwd=self.place, env=self.environ | environ
-            )
-            self._terminals.append(made)
-            return made
+    def call(self, *arguments, typed="", **environ):
+        """Run the command in this process, which is faster than a pipe."""
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        code = None
+        with CliRunner().isolation(typed.encode(), self.environ | environ) as (stdout, stderr, _):
+            try:
+                main(["chat", *arguments])
+            except SystemExit as error:
+                code = error.code
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        return SimpleNamespace(returncode=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
 
-        def __call__(self, *arguments, typed="", **environ):
-            return subprocess.run(
-                [sys.executable, "-m", "orihon", "chat", *arguments], cwd=self.place, env=self.environ | environ,
-                input=typed.encode(), capture_output=True, check=False, timeout=60,
-            )  # fmt: skip
+    def __call__(self, *arguments, typed="", **environ):
+        return subprocess.run(
+            [sys.executable, "-m", "orihon", "chat", *arguments], cwd=self.place, env=self.environ | environ,
+            input=typed.encode(), capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
 
-        def listed(self):
-            with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
-                return registry.list_conversations(engine)
+    def listed(self):
+        with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
+            return registry.list_conversations(engine)
 
-        def log(self):
-            """Return the messages of the only conversation, without the system prompt."""
-            with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
-                (one,) = registry.list_conversations(engine)
-                found = list(engine.read(one.uuid).messages())
-            return [(message.role, message.text) for message in found if message.role != "system"]
+    def log(self):
+        """Return the messages of the only conversation, without the system prompt."""
+        with orihon.open(self.place / "logs" / "contexts", settings=Settings()) as engine:
+            (one,) = registry.list_conversations(engine)
+            found = list(engine.read(one.uuid).messages())
+        return [(message.role, message.text) for message in found if message.role != "system"]
 
-        def close(self):
-            for terminal in self._terminals:
-                terminal.close()
+    def close(self):
+        for terminal in self._terminals:
+            terminal.close()
 
-    made = Desk()
-    yield made
-    made.close()
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    desk = Desk(tmp_path)
+    monkeypatch.chdir(desk.place)
+    yield desk
+    desk.close()
 
 
 def until(condition, seconds=30):
@@ -225,29 +245,20 @@ def test_kill_9_during_a_reply(desk):
     assert desk.log()[-1] == ("assistant", "Two.")
 
 
-GONE = """
-import sys, termios
-from pathlib import Path
-from orihon.chat.terminal.ui_terminal import TerminalUI
-from orihon.chat.i18n import Texts
-
-def gone(*_):
-    raise {error}(5, "Input/output error")
-
-ui = TerminalUI(Texts("en"), Path("history"))
-ui._session.prompt = ui._question.prompt = gone
-ui.{call}
-"""
-
-
-@pytest.mark.parametrize("error", ["OSError", "termios.error"])
-@pytest.mark.parametrize("call", ["read('')", "ask('Really?')"])
-def test_a_terminal_that_is_gone(error, call):
+@pytest.mark.parametrize("error", [OSError, termios.error])
+@pytest.mark.parametrize("call", [lambda ui: ui.read(""), lambda ui: ui.ask("Really?")], ids=["read", "ask"])
+def test_a_terminal_that_is_gone(tmp_path, error, call):
     """The line editor may notice it before SIGHUP arrives."""
-    ended = subprocess.run(
-        [sys.executable, "-c", GONE.format(error=error, call=call)], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, "Traceback" in ended.stderr) == (128 + signal.SIGHUP, False)
+
+    def work(say):
+        ui = TerminalUI(Texts("en"), tmp_path / "history")
+        ui._session.prompt = ui._question.prompt = Mock(side_effect=error(5, "Input/output error"))
+        try:
+            call(ui)
+        except SystemExit as ended:
+            say(str(ended.code))
+
+    assert in_child(work).said == [str(128 + signal.SIGHUP)]
 
 
 @pytest.mark.slow
@@ -306,35 +317,34 @@ def test_a_pipe(desk):
 
 def test_a_pipe_that_fails(desk):
     """The exit code is that of the last error; the other lines are answered."""
-    shown = desk(*desk.script({"status": 400, "error": "No."}, "Yes."), typed="a\nb\n")
+    shown = desk.call(*desk.script({"status": 400, "error": "No."}, "Yes."), typed="a\nb\n")
     assert (shown.returncode, shown.stdout) == (5, b"Yes.\n")
     assert b"orihon: No.\n" in shown.stderr
-    assert desk("--resume", *desk.script(), typed="/nope\n").returncode == 2
+    assert desk.call("--resume", *desk.script(), typed="/nope\n").returncode == 2
 
 
 def test_in_japanese(desk):
     """The locale selects the language."""
-    shown = desk(*desk.script("はい。"), typed="こんにちは\n/help\n", LC_ALL="", LANG="ja_JP.UTF-8")
+    shown = desk.call(*desk.script("はい。"), typed="こんにちは\n/help\n", LC_ALL="", LANG="ja_JP.UTF-8")
     assert "はい。\n/help" in shown.stdout.decode()
     assert "コマンドの一覧または説明を表示" in shown.stdout.decode()
     assert "で再開できます" in shown.stderr.decode()
 
 
-@pytest.mark.slow
 def test_the_conversations_of_a_directory(desk):
     """They are listed, searched and deleted."""
     for name in ("shop", "another one"):
-        assert desk("--name", name, *desk.script("The apples are red."), typed=f"about {name}\n").returncode == 0
-    lines = desk("--list").stdout.decode().splitlines()
+        assert desk.call("--name", name, *desk.script("The apples are red."), typed=f"about {name}\n").returncode == 0
+    lines = desk.call("--list").stdout.decode().splitlines()
     assert [line[2:].partition("  ")[0] for line in lines] == ["another one", "shop"]
-    found = desk("--search", "APPLES").stdout.decode().splitlines()
+    found = desk.call("--search", "APPLES").stdout.decode().splitlines()
     assert found == ["another one [3] assistant: The apples are red.", "shop [3] assistant: The apples are red."]
-    assert desk("--delete", "shop").returncode == 0
+    assert desk.call("--delete", "shop").returncode == 0
     assert [one.name for one in desk.listed()] == ["another one"]
-    assert desk("--delete", "shop").returncode == 3
+    assert desk.call("--delete", "shop").returncode == 3
     elsewhere = desk.place / "sub"
     elsewhere.mkdir()
-    assert b"no conversations" in desk("--list", "--workspace", "sub").stdout
+    assert b"no conversations" in desk.call("--list", "--workspace", "sub").stdout
 
 
 @pytest.mark.parametrize(
@@ -353,7 +363,7 @@ def test_the_conversations_of_a_directory(desk):
 def test_invalid_arguments(desk, arguments, code):
     """An error with a hint, and no conversation."""
     desk.script("Hello.")
-    shown = desk(*arguments, typed="hi\n")
+    shown = desk.call(*arguments, typed="hi\n")
     assert (shown.returncode, shown.stdout) == (code, b"")
     assert shown.stderr.startswith(b"orihon: ")
     assert b"Traceback" not in shown.stderr

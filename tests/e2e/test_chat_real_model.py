@@ -1,4 +1,4 @@
-"""A sitting with a model that really runs; only for those who ask for it, as in `test_real_model`."""
+"""A session with a real model; opt-in, as in `test_real_model`."""
 
 import os
 import sys

@@ -1,8 +1,8 @@
 """The file line tracker: which files the agent knows, who changed how many lines, and which files changed without it.
 
 The agent knows a file as it last read or wrote it, by a hash of its content. `collect_changes` returns the known files
-that differ now, each change once, so that the agent can be told. A file is read only if it looks changed, so an edit
-of equal length is found too.
+that differ now, each change once, to tell the agent. A file is read only if it looks changed; an edit of equal length
+is found too.
 
 Contents are kept in memory up to a limit. Beyond it, and after a resume, `find_content` is asked, which checkpoints can
 answer. If an old content is unknown, the change is reported without a diff.
