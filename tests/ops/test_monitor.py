@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -138,9 +139,9 @@ def asked(port, path="/metrics", host=None):
 def test_prometheus_metrics(authorized):
     """Each line is a comment or a metric; no name of a user or a task is in it; the Host header is checked."""
     uuid = a_run(authorized.store, user="alice")
-    with MetricsServer("127.0.0.1", 0) as server:
+    with closing(MetricsServer("127.0.0.1", 0)) as server:
         assert asked(server.port) == (200, "")
-        server.report = check_store(authorized, Settings())
+        server.update(check_store(authorized, Settings()))
         status, text = asked(server.port)
         assert status == 200
         for line in text.splitlines():
@@ -148,7 +149,6 @@ def test_prometheus_metrics(authorized):
         assert 'orihon_tasks{status="completed"} 1.0' in text
         assert "alice" not in text
         assert uuid not in text
-        assert asked(server.port, "/")[0] == 404
         assert asked(server.port, host="evil.example:80")[0] == 403
         with pytest.raises(UsageError, match="in use"):
             MetricsServer("127.0.0.1", server.port)

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -57,13 +57,13 @@ def monitor(
     with ExitStack() as stack:
         authorized = stack.enter_context(open_authorized_store(settings, url, command="monitor"))
         authorized.require_admin("watch a store")
-        server = stack.enter_context(_serve_metrics(metrics)) if metrics is not None else None
+        server = stack.enter_context(closing(_serve_metrics(metrics))) if metrics is not None else None
         stop = stack.enter_context(_until_asked())
 
         def once_more() -> MonitorReport:
             report = check_store(authorized, settings, on_recovered=lambda one: announce(settings, one))
             if server is not None:
-                server.report = report
+                server.update(report)
             if as_json:
                 say_json(report)
             else:
