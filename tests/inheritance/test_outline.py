@@ -160,6 +160,8 @@ def test_every_outline_is_small_and_flat(store):
     """Huge lists and lines are cut, and no line poses as a title."""
     lines = ["a\n## b\r\nc", "  \u2028## d", " ", "x" * 10_000, *["y"] * 10_000]
     sections = [{"title": "t\n## u", "kind": "k", "lines": lines}, *SECTIONS * 1000]
+    uuid = a_run(store)
+    assert len(make_outline(store, store.row(uuid), {"sections": sections})) < 60_000
     outline = kept(store, {"sections": sections, "tools": [{"tool": "t"}] * 1000 + [7]})
     first = outline.sections[0]
     assert (first.title, first.lines[:2]) == ("t ## u", ("a ## b c", "  ## d"))

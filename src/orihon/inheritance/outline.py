@@ -32,7 +32,7 @@ PLAN, EXECUTION, VERIFICATION, RECOMMENDATIONS = TITLES = (  # given by the spec
 )
 OUTLINE, HISTORY, DETAIL = 1, 2, 3  # priorities; DETAIL is left out first
 
-MAX_SECTIONS, MAX_LINES, MAX_LINE_CHARS = 50, 100, 500
+MAX_SECTIONS, MAX_LINES, MAX_LINE_CHARS, MAX_KIND_CHARS = 50, 100, 500, 50
 MAX_CALLS = 10_000  # the newest tool calls of a run; older calls are not counted
 MAX_TOOLS, MAX_TOOL_CHARS, MAX_ERROR_CHARS = 200, 200, 200
 MAX_STORED_TOOLS = 20
@@ -70,7 +70,7 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 def make_outline(store: Store, row: TaskRow, notes: Mapping[str, Any]) -> str:
     """Return the JSON text that `TaskRow.handoff` keeps of a task that ends. `notes` are the notes of its view."""
-    sections = _convert_items(notes.get(NOTE), Section)
+    sections = list(_clean_sections(_convert_items(notes.get(NOTE), Section)))
     tools: list[ToolUse] = []
     try:
         tools = count_tool_uses(store, row.uuid)[:MAX_STORED_TOOLS]
@@ -135,7 +135,7 @@ def _clean_sections(sections: Iterable[Section]) -> Iterator[Section]:
         title = " ".join(section.title[:MAX_LINE_CHARS].split())
         lines = tuple(_clean_line(line) for line in section.lines[:MAX_LINES] if line.strip())
         if title and lines:
-            yield msgspec.structs.replace(section, title=title, lines=lines)
+            yield Section(title=title, kind=section.kind[:MAX_KIND_CHARS], priority=section.priority, lines=lines)
 
 
 def _clean_line(line: str) -> str:
