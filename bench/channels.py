@@ -28,8 +28,7 @@ from orihon.agent import queue
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models.cache import ReplyCache
 from orihon.agent.progress_comment import ProgressComment, Report
-from orihon.agent.sources import open_source
-from orihon.agent.sources.base import Comment
+from orihon.agent.sources import Comment, open_source
 from orihon.agent.targets import parse_targets
 from orihon.agent.tools.workspace import Workspace
 from orihon.chat import document, file_tracker, registry

@@ -17,7 +17,7 @@ from orihon.agent.control import (
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Limits, Loop, PauseRequested, StopRequested
 from orihon.agent.models.errors import is_overflow
-from orihon.agent.sources.base import Comment
+from orihon.agent.sources import Comment
 from orihon.errors import ContextOverflow, ModelError, SourceError
 from orihon.records import Event, Message
 from orihon.settings.schema import PauseResume, Planning, ProgressComment, Settings, TaskStop

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orihon.agent.loop import PauseRequested, StopRequested
 from orihon.agent.signals import install_handler
-from orihon.agent.sources.base import SeenComments, Source
+from orihon.agent.sources import SeenComments, Source
 from orihon.context.transcript import quoted
 from orihon.errors import SourceError
 from orihon.settings.schema import PauseResume, TaskStop

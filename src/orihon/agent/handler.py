@@ -27,7 +27,7 @@ from orihon.agent.control import (
 from orihon.agent.loop import Limits, Loop, Model, OnStep, PauseRequested, Step, StopRequested, Tools
 from orihon.agent.progress_comment import ProgressReporter
 from orihon.agent.prompts import prompt
-from orihon.agent.sources.base import Comment, Outcome, SeenComments, Source
+from orihon.agent.sources import Comment, Outcome, SeenComments, Source
 from orihon.context.language import language_of
 from orihon.engine import Engine
 from orihon.errors import ContextError, LimitReached, OrihonError, RunError, ScriptError, SourceError

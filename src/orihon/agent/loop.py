@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orihon.agent.models.base import OnText, was_cut
+from orihon.agent.models import OnText, was_cut
 from orihon.codec import as_text
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage

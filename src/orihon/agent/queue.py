@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from orihon.agent.control import DRAINED, find_pause_file
-from orihon.agent.sources.base import Source
+from orihon.agent.sources import Source
 from orihon.agent.tools.approval import Approve
 from orihon.engine import Engine
 from orihon.errors import Conflict, LeaseHeld, NotFound, SourceError, StoreError

@@ -23,8 +23,7 @@ from orihon.agent.handler import OUTCOMES, TaskHandler, Work, mark_outcome
 from orihon.agent.loop import Limits, OnStep
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
-from orihon.agent.sources import Item, Source, open_source
-from orihon.agent.sources.base import is_same_name
+from orihon.agent.sources import Item, Source, is_same_name, open_source
 from orihon.agent.sources.local import BOT
 from orihon.agent.tools.approval import Ask
 from orihon.agent.tools.toolbox import Toolbox

@@ -25,8 +25,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from orihon.agent.tools.diff import Difference, compute_diff, count_lines
-from orihon.agent.tools.events import MAX_BYTES, FileSeen, ProgramRan
-from orihon.agent.tools.workspace import Workspace
+from orihon.agent.tools.workspace import MAX_BYTES, FileSeen, ProgramRan, Workspace
 from orihon.chat.conversation import Conversation
 from orihon.chat.i18n import Texts
 from orihon.chat.workspace_files import open_path

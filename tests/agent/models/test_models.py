@@ -658,7 +658,7 @@ def test_a_cache_that_cannot_be_written_stops_nobody(bench, task, tmp_path, capl
 
     bench.server.acts = [says("Done.")]
     model = bench.model(cache=tmp_path)
-    monkeypatch.setattr("orihon.agent.models.cache.write_all", full)
+    monkeypatch.setattr("orihon.stores.files.write_all", full)
     assert reply_of(model.reply(task.window())).text == "Done."
     assert "could not be cached" in caplog.text
     assert list(tmp_path.iterdir()) == []

@@ -10,22 +10,26 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import orihon
+from agent.tools.conftest import Desk
 from orihon.agent.tools.mcp_servers import make_unique_name
+from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import OrihonError
 from orihon.settings.schema import McpServer, Settings
 from orihon.settings.section import Secret
 from support import replies as rounds
 
-SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
+SUPPORT = Path(__file__).parents[2] / "support"
 SECONDS = 60.0
+SERVER = str(SUPPORT / "mcp_server.py")
+
+LIGHT_SERVER = str(SUPPORT / "light_mcp_server.py")  # starts in a moment, the other one in seconds
 
 
-def stdio(name="test", **options):
-    return McpServer(mcp_server_name=name, command=(sys.executable, SERVER), timeout_seconds=SECONDS, **options)
+def stdio(name="test", server=LIGHT_SERVER, **options):
+    return McpServer(mcp_server_name=name, command=(sys.executable, server), timeout_seconds=SECONDS, **options)
 
 
 def until(condition, what):
@@ -74,23 +78,24 @@ def web():
     web.end()
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=["stdio", "http"], scope="module")
 def server(request):
     """The same server, over each of the two transports."""
     if request.param == "stdio":
-        return stdio()
+        return stdio(server=SERVER)
     port = request.getfixturevalue("web").port
     return McpServer(mcp_server_name="test", url=f"http://127.0.0.1:{port}/mcp", timeout_seconds=SECONDS)
 
 
-@pytest.fixture
-def over(make, server):
-    """A desk with the tools of the server."""
-    return make(servers=[server])
+@pytest.fixture(scope="module")
+def over(server, tmp_path_factory):
+    """A desk with the tools of the server, for all tests of a transport."""
+    root = tmp_path_factory.mktemp("work")
+    with Toolbox(root, approve="all", servers=[server]) as box:
+        yield Desk(box, root)
 
 
 class TestBothTransports:
-    @pytest.mark.slow
     def test_tools_are_listed_and_called(self, over):
         """Under the name of the server; text, numbers, pictures."""
         described = {schema["function"]["name"]: schema["function"] for schema in over.box.schemas}
@@ -106,7 +111,7 @@ class TestBothTransports:
         assert "a" in over.refusal("test_add", a="x", b=1)
 
     def test_the_session_stays_open(self, over):
-        """Every call reaches the same process, and the list is asked for once."""
+        """Every call reaches the same process, and the list is read once."""
         assert len({over.do("test_pid") for _ in range(3)}) == 1
         connection = over.box.servers._connections["test"]
         before = connection._tools
@@ -114,24 +119,24 @@ class TestBothTransports:
         assert connection._tools is before
 
     def test_names_that_no_provider_takes_are_made_plain(self, over):
-        """They are still those of one tool each."""
+        """Each is still the name of one tool."""
         name = next(name for name in (s["function"]["name"] for s in over.box.schemas) if "weird" in name)
         assert name.isascii()
         assert over.do(name) == "weird"
 
-    @pytest.mark.slow
-    def test_what_takes_too_long_is_given_up_and_told_to_the_server(self, make, server, tmp_path):
-        """The session can be used again at once."""
-        desk = make(servers=[msgspec.structs.replace(server, timeout_seconds=8.0)])
-        assert desk.do("test_add", a=1, b=1) == "2"
-        desk.box.servers._connections["test"]._session._ready.result().session._session_read_timeout_seconds = 0.5
-        said = desk.refusal("test_slow", marker=str(tmp_path / "slow"))
+    def test_a_call_that_takes_too_long_is_cancelled(self, over, tmp_path, monkeypatch):
+        """The server is told, and the session can be used again at once."""
+        assert over.do("test_add", a=1, b=1) == "2"
+        session = over.box.servers._connections["test"]._session._ready.result().session
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "_session_read_timeout_seconds", 0.3)
+            said = over.refusal("test_slow", marker=str(tmp_path / "slow"))
         assert "did not answer slow within" in said
         until((tmp_path / "slow.cancelled").exists, "the server was not told")
-        assert desk.do("test_add", a=1, b=2) == "3"
+        assert over.do("test_add", a=1, b=2) == "3"
 
-    def test_an_interrupted_call_is_told_to_the_server(self, over, tmp_path):
-        """Ctrl-C in the thread that waits."""
+    def test_an_interrupted_call_is_cancelled(self, over, tmp_path):
+        """Ctrl-C in the thread that waits is told to the server."""
         over.do("test_add", a=1, b=1)
         marker = tmp_path / "slow"
 
@@ -147,27 +152,18 @@ class TestBothTransports:
         until((tmp_path / "slow.cancelled").exists, "the server was not told")
         assert over.do("test_add", a=1, b=2) == "3"
 
-    def test_a_tool_that_appears_can_be_called(self, make):
-        """The server says that its list has changed; nobody has to ask."""
-        desk = make(servers=[stdio()])
-        assert "no tool" in desk.refusal("test_grown")
-        desk.do("test_grow")
-        until(lambda: any(s["function"]["name"] == "test_grown" for s in desk.box.schemas), "the list was kept")
-        assert desk.do("test_grown") == "new"
 
-
-def test_a_server_of_before_2026_is_understood(make):
-    """It shakes hands, and says by itself that its list has changed."""
-    command = (sys.executable, str(Path(__file__).parents[2] / "support" / "old_mcp_server.py"))
-    desk = make(servers=[McpServer(mcp_server_name="old", command=command, timeout_seconds=SECONDS)])
-    assert [schema["function"]["name"] for schema in desk.box.schemas][6:] == ["old_first"]
-    assert desk.do("old_first") == "first"
-    until(lambda: len(desk.box.schemas) == 8, "the list was kept")
-    assert desk.do("old_second") == "second"
+@pytest.mark.parametrize("server", [SERVER, LIGHT_SERVER], ids=["2026", "2024"])
+def test_a_tool_that_appears_can_be_called(make, server):
+    """The server announces that its list has changed, to subscribers or on its own."""
+    desk = make(servers=[stdio(server=server)])
+    assert "no tool" in desk.refusal("test_grown")
+    desk.do("test_grow")
+    until(lambda: any(s["function"]["name"] == "test_grown" for s in desk.box.schemas), "the list was kept")
+    assert desk.do("test_grown") in {"new", "grown"}
 
 
 class TestCrashes:
-    @pytest.mark.slow
     def test_a_server_that_ended_between_calls_is_started_again(self, make):
         """Nobody notices but the process list."""
         desk = make(servers=[stdio()])
@@ -176,13 +172,11 @@ class TestCrashes:
         until(lambda: gone(first), "it lives")
         assert int(desk.do("test_pid")) != first
 
-    @pytest.mark.slow
     def test_a_call_that_does_no_harm_is_made_again(self, make, tmp_path):
         """Once; the tool says that it only reads."""
         desk = make(servers=[stdio()])
         assert desk.do("test_crash_once", marker=str(tmp_path / "crashed")) == "here again"
 
-    @pytest.mark.slow
     def test_a_call_that_may_have_done_something_is_not_repeated(self, make, tmp_path):
         """It is reported, and the next call finds the server again."""
         desk = make(servers=[stdio()])
@@ -212,7 +206,6 @@ class TestCrashes:
         finally:
             web.end()
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         "command",
         [
@@ -232,7 +225,6 @@ class TestCrashes:
         assert "no license" in caplog.text or "license" not in command[-1]
         assert desk.do("good_add", a=1, b=1) == "2"
 
-    @pytest.mark.slow
     def test_a_server_that_says_nothing_is_given_up(self, make, caplog):
         """After its time."""
         silent = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -242,6 +234,7 @@ class TestCrashes:
 
     def test_closing_ends_the_servers(self, make):
         """And a closed box says so."""
+        before = set(threading.enumerate())
         desk = make(servers=[stdio()])
         pid = int(desk.do("test_pid"))
         desk.box.close()
@@ -249,10 +242,9 @@ class TestCrashes:
         desk.box.close()
         with pytest.raises(OrihonError, match="is closed"):
             desk.do("test_pid")
-        assert "orihon-mcp" not in {thread.name for thread in threading.enumerate()}
+        assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.slow
 def test_a_server_sees_only_its_own_environment(make, monkeypatch):
     """What it was configured with, and a few variables that every program needs."""
     for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "HARMLESS"):
@@ -282,7 +274,6 @@ def test_only_tools_that_read_need_no_approval(make):
     assert "Call test_fail?" in questions[0]
 
 
-@pytest.mark.slow
 def test_two_servers_with_the_same_tools_are_told_apart(make):
     """Also when the names run into each other."""
     desk = make(servers=[stdio("one"), stdio("two")])
@@ -302,17 +293,16 @@ def test_nothing_is_started_before_it_is_needed(make):
     assert desk.box.servers._connections == {}
 
 
-def test_a_task_uses_a_server(make):
+def test_a_task_uses_a_server(over):
     """From the reply of a model to results in the log, pictures and errors included."""
-    desk = make(servers=[stdio()])
     with orihon.open("memory:", settings=Settings()) as engine:
-        with engine.start(rounds.KEY, tools=desk.box.schemas) as task:
+        with engine.start(rounds.KEY, tools=over.box.schemas) as task:
             task.add("user", "Add.")
             task.window()
             task.add_reply(rounds.calling(("test_add", {"a": 1, "b": 2}), ("test_picture", {}), ("test_fail", {})))
             for waiting in task.pending_calls():
                 with task.tool(waiting) as run:
-                    run.result = desk.box.run(waiting)
+                    run.result = over.box.run(waiting)
             task.add_reply(rounds.saying("Done."))
             uuid = task.uuid
         results = [message for message in engine.read(uuid).messages() if message.role == "tool"]

@@ -10,22 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
 from orihon.errors import StoreError
 from orihon.ingest import Sanitiser
-from orihon.stores.files import (
-    create_file,
-    directory_handle,
-    disk_errors,
-    make_directory,
-    read_file,
-    warn_if_open,
-    write_all,
-)
+from orihon.stores.files import directory_handle, disk_errors, make_directory, read_file, replace_file, warn_if_open
 
 log = logging.getLogger("orihon")
 
@@ -62,22 +52,10 @@ class ReplyCache:
         key = _make_key(model, request)
         data = json.dumps({"key": key, "model": model, "reply": reply}, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            self._write(f"{key}.json", data)
+            with directory_handle(self.directory) as dir_fd:
+                replace_file(f"{key}.json", data, dir_fd, durable=False)
         except (OSError, StoreError) as error:
             log.warning("A reply could not be cached in %s: %s", self.directory, error)
-
-    def _write(self, name: str, data: bytes) -> None:
-        temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"  # others may write the same reply now
-        with directory_handle(self.directory) as dir_fd:
-            fd = create_file(temporary, dir_fd)
-            try:
-                write_all(fd, data)
-            except OSError:
-                os.unlink(temporary, dir_fd=dir_fd)
-                raise
-            finally:
-                os.close(fd)
-            os.replace(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
 
 def _make_key(model: str, request: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from orihon.agent.models.base import RESTART_NOTICE, OnText, was_cut
+from orihon.agent.models import RESTART_NOTICE, OnText, was_cut
 from orihon.agent.models.cache import ReplyCache
 from orihon.agent.models.errors import (
     UNREADABLE,

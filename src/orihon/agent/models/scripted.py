@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orihon.agent.models.base import OnText
+from orihon.agent.models import OnText
 from orihon.agent.models.errors import is_overflow
 from orihon.errors import ContextOverflow, ScriptError, UsageError
 from orihon.task.window import Window

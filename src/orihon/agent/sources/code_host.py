@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from orihon.agent.sources.base import (
+from orihon.agent.sources import (
     Comment,
     Item,
     LabelChange,
@@ -27,8 +27,7 @@ from orihon.agent.sources.base import (
 )
 from orihon.agent.sources.issue_prompt import MARK, is_own_comment, render_prompt, shorten_middle
 from orihon.agent.sources.rest_client import MAX_WAIT_SECONDS, SHORT_WAIT_SECONDS, RestClient
-from orihon.codec import clean_text
-from orihon.errors import SourceError
+from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser
 from orihon.retry import Backoff
 from orihon.settings.schema import Forge
@@ -36,19 +35,12 @@ from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
 
-MAX_REMEMBERED = 10_000
-
 
 class HostItem(Struct, frozen=True):
-    """An issue or a request, as both code hosts describe it."""
+    """An item without its comments, and what only code hosts know of it."""
 
-    title: str
-    body: str
+    item: Item
     is_open: bool
-    author: str
-    assignees: tuple[str, ...]
-    labels: tuple[str, ...]
-    url: str
     reviewers: tuple[str, ...] = ()
     project_id: int = 0
 
@@ -61,25 +53,25 @@ class CodeHost(ABC):
     def __init__(self, forge: Forge, client: RestClient, sanitiser: Sanitiser, sleep: Callable[[float], None]) -> None:
         self.forge, self.client, self.sanitiser, self._sleep = forge, client, sanitiser, sleep
         self.bot = forge.bot_name
-        self._assigned: dict[TaskKey, None] = {}
+        self._assigned: set[TaskKey] = set()
 
     def find(self) -> Iterator[Item]:
         # The whole list first: labels that change while it is read would shift its pages. Each item is then read
         # itself, because the search index of a host lags behind.
         for key in dict.fromkeys(self._list_keys()):
             try:
-                item = self._fetch(key)
-                if self._asks_for_work(item):
-                    yield self._make_item(key, item)
+                host_item = self._fetch(key)
+                if self._asks_for_work(host_item):
+                    yield self._add_comments(host_item.item)
             except SourceError as error:
                 if error.retryable:
                     raise
                 log.warning("%s is skipped: %s", key, error)
 
     def get(self, key: TaskKey) -> Item:
-        item = self._make_item(key, self._fetch(key))
+        item = self._add_comments(self._fetch(key).item)
         if self._has_bot(item.assignees):
-            self._remember_assigned(key)
+            self._assigned.add(key)
         return item
 
     def render_prompt(self, item: Item) -> str:
@@ -87,7 +79,7 @@ class CodeHost(ABC):
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         # added first: a process that dies in between leaves one label too many, which the next call removes
-        change = compute_label_change(self.forge, self._fetch(key).labels, outcome)
+        change = compute_label_change(self.forge, self._fetch(key).item.labels, outcome)
         if change.add or change.remove:
             self._change_labels(key, change)
 
@@ -108,6 +100,8 @@ class CodeHost(ABC):
         )
 
     def edit_comment(self, key: TaskKey, comment_id: str, text: str) -> None:
+        if not comment_id.isdecimal():
+            raise UsageError(f"{comment_id!a:.40} is not the id of a comment.", hint="It is a number.")
         self._replace_comment(key, comment_id, self._make_body(text, ""))
 
     def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
@@ -118,12 +112,12 @@ class CodeHost(ABC):
         if not self.bot:
             return True
         try:
-            is_assigned = self._has_bot(self._fetch(key, SHORT_WAIT_SECONDS).assignees)
+            is_assigned = self._has_bot(self._fetch(key, SHORT_WAIT_SECONDS).item.assignees)
         except SourceError as error:
             log.warning("The assignees of %s are unknown, so the task continues: %s", key, error)
             return True
         if is_assigned:
-            self._remember_assigned(key)
+            self._assigned.add(key)
         return is_assigned or not (key in self._assigned if was_assigned is None else was_assigned)
 
     def find_user(self, item: Item) -> str:
@@ -132,28 +126,19 @@ class CodeHost(ABC):
         # the bot opened it for a reviewer, an assignee, or the author of the issue that it came from
         users = [name for name in (*self._list_reviewers(item.key), *item.assignees) if not self._is_bot(name)]
         if not users and (issue := self.find_linked(item.key)) is not None:
-            users = [name for name in (self._fetch(issue).author,) if not self._is_bot(name)]
+            users = [name for name in (self._fetch(issue).item.author,) if not self._is_bot(name)]
         return users[0] if users else ""
 
     def close(self) -> None:
         self.client.close()
 
-    def _asks_for_work(self, item: HostItem) -> bool:
-        is_labelled = any(is_same_name(label, self.forge.bot_label) for label in item.labels)
-        return item.is_open and is_labelled and (not self.bot or self._has_bot(item.assignees))
+    def _asks_for_work(self, host_item: HostItem) -> bool:
+        is_labelled = any(is_same_name(label, self.forge.bot_label) for label in host_item.item.labels)
+        return host_item.is_open and is_labelled and (not self.bot or self._has_bot(host_item.item.assignees))
 
-    def _make_item(self, key: TaskKey, item: HostItem) -> Item:
-        comments = sorted(self._iter_comments(key, ""), key=lambda comment: comment.created_at)
-        return Item(
-            key=key,
-            title=clean_text(item.title),
-            body=clean_text(item.body),
-            author=item.author,
-            assignees=item.assignees,
-            labels=item.labels,
-            url=item.url,
-            comments=self._keep_users(comments),
-        )
+    def _add_comments(self, item: Item) -> Item:
+        comments = sorted(self._iter_comments(item.key, ""), key=lambda comment: comment.created_at)
+        return structs.replace(item, comments=self._keep_users(comments))
 
     def _keep_users(self, comments: Iterable[Comment]) -> tuple[Comment, ...]:
         return tuple(one for one in comments if one.body.strip() and not is_own_comment(one, self.bot))
@@ -163,11 +148,6 @@ class CodeHost(ABC):
 
     def _has_bot(self, names: Iterable[str]) -> bool:
         return any(map(self._is_bot, names))
-
-    def _remember_assigned(self, key: TaskKey) -> None:
-        self._assigned[key] = None
-        if len(self._assigned) > MAX_REMEMBERED:
-            del self._assigned[next(iter(self._assigned))]
 
     def _make_body(self, text: str, nonce: str) -> str:
         body = shorten_middle(self._escape_commands(self.sanitiser.text(text)), self.max_comment_chars)

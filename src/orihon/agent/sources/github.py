@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, structs
 
-from orihon.agent.sources.base import Comment, LabelChange, is_same_name, normalise_time
+from orihon.agent.sources import Comment, Item, LabelChange, is_same_name, normalise_time
 from orihon.agent.sources.code_host import CodeHost, HostItem, find_closed_issues
 from orihon.agent.sources.rest_client import GONE, MAX_WAIT_SECONDS, NOT_FOUND, SHORT_WAIT_SECONDS, RestClient
 from orihon.codec import clean_text
@@ -107,7 +107,7 @@ class GitHub(CodeHost):
     def find_linked(self, key: TaskKey) -> TaskKey | None:
         repo = f"{key.owner}/{key.repo}"
         if key.task_type == "pull_request":
-            numbers = find_closed_issues(self._fetch(key).body, repo)
+            numbers = find_closed_issues(self._fetch(key).item.body, repo)
             return TaskKey.github(key.owner, key.repo, issue=numbers[0]) if numbers else None
         pulls = [
             pull for pull in self._iter_pulls(key) if int(key.task_id) in find_closed_issues(pull.body or "", repo)
@@ -129,15 +129,16 @@ class GitHub(CodeHost):
     def _fetch(self, key: TaskKey, max_wait: float = MAX_WAIT_SECONDS) -> HostItem:
         issue = self.client.get(_make_path(key), _Issue, max_wait=max_wait)
         labels = (label if isinstance(label, str) else label.name for label in issue.labels)
-        return HostItem(
-            title=issue.title,
-            body=issue.body or "",
-            is_open=issue.state == "open",
+        item = Item(
+            key=key,
+            title=clean_text(issue.title),
+            body=clean_text(issue.body or ""),
             author=_get_login(issue.user),
             assignees=_get_logins(issue.assignees),
             labels=tuple(filter(None, labels)),
             url=issue.html_url,
         )
+        return HostItem(item, is_open=issue.state == "open")
 
     def _change_labels(self, key: TaskKey, change: LabelChange) -> None:
         if change.add:
@@ -155,8 +156,6 @@ class GitHub(CodeHost):
         return str(comment.id if comment else "")
 
     def _replace_comment(self, key: TaskKey, comment_id: str, body: str) -> None:
-        if not comment_id.isdecimal():
-            raise UsageError(f"{comment_id!a:.40} is not the id of a comment on GitHub.", hint="It is a number.")
         path = f"/repos/{key.owner}/{key.repo}/issues/comments/{comment_id}"
         self.client.send("PATCH", path, {"body": body}, max_wait=SHORT_WAIT_SECONDS)
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from orihon.agent.sources.base import Comment, LabelChange, normalise_time
+from orihon.agent.sources import Comment, Item, LabelChange, normalise_time
 from orihon.agent.sources.code_host import CodeHost, HostItem
 from orihon.agent.sources.rest_client import MAX_WAIT_SECONDS, SHORT_WAIT_SECONDS, RestClient
 from orihon.codec import clean_text
@@ -118,17 +118,17 @@ class GitLab(CodeHost):
 
     def _fetch(self, key: TaskKey, max_wait: float = MAX_WAIT_SECONDS) -> HostItem:
         issue = self.client.get(_make_path(key), _Issue, max_wait=max_wait)
-        return HostItem(
-            title=issue.title,
-            body=issue.description or "",
-            is_open=issue.state == "opened",
+        item = Item(
+            key=key,
+            title=clean_text(issue.title),
+            body=clean_text(issue.description or ""),
             author=_get_name(issue.author),
             assignees=tuple(map(_get_name, issue.assignees)),
             labels=tuple(issue.labels),
             url=issue.web_url,
-            reviewers=tuple(map(_get_name, issue.reviewers)),
-            project_id=issue.project_id,
         )
+        reviewers = tuple(map(_get_name, issue.reviewers))
+        return HostItem(item, is_open=issue.state == "opened", reviewers=reviewers, project_id=issue.project_id)
 
     def _change_labels(self, key: TaskKey, change: LabelChange) -> None:
         lists = {"add_labels": change.add, "remove_labels": change.remove}
@@ -139,8 +139,6 @@ class GitLab(CodeHost):
         return str(note.id if note else "")
 
     def _replace_comment(self, key: TaskKey, comment_id: str, body: str) -> None:
-        if not comment_id.isdecimal():
-            raise UsageError(f"{comment_id!a:.40} is not the id of a comment on GitLab.", hint="It is a number.")
         path = f"{_make_path(key)}/notes/{comment_id}"
         self.client.send("PUT", path, {"body": body}, max_wait=SHORT_WAIT_SECONDS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orihon.agent.sources.base import Comment, Item, is_same_name
+from orihon.agent.sources import Comment, Item, is_same_name
 from orihon.codec import clean_text
 
 MAX_REQUEST_CHARS = 40_000

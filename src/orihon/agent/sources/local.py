@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from orihon.agent.sources.base import (
+from orihon.agent.sources import (
     OUTCOMES,
     Comment,
     Item,

@@ -16,9 +16,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.events import FileSeen, OnEvent
 from orihon.agent.tools.fuzzy_match import list_lines_with, number_lines, suggest_piece
-from orihon.agent.tools.workspace import Location, Workspace, make_tool_error, open_regular_file
+from orihon.agent.tools.workspace import FileSeen, Location, OnEvent, Workspace, make_tool_error, open_regular_file
 from orihon.errors import ToolError
 from orihon.redaction import masks_in
 from orihon.stores.files import sync, write_all

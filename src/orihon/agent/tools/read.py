@@ -11,8 +11,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.events import MAX_BYTES, FileSeen, OnEvent
-from orihon.agent.tools.workspace import Workspace
+from orihon.agent.tools.workspace import MAX_BYTES, FileSeen, OnEvent, Workspace
 from orihon.errors import ToolError
 from orihon.records import Part
 

@@ -3,6 +3,10 @@
 The command is not confined: it can do whatever the user can do, and leave the workspace. Approval comes before it. The
 start and the end of its output are kept; the middle is counted and dropped while it runs. A process in the background
 lives until the toolbox is closed, and no one waits for it.
+
+A command gets a marker in its environment, which its children inherit. On Linux it is ended with the processes that
+have the marker, those of its session, and their children; elsewhere with its process group. A process that clears its
+environment, leaves the session and outlives its parent is not found. docs/adr/0012 explains why this is not psutil.
 """
 
 from __future__ import annotations
@@ -12,19 +16,19 @@ import itertools
 import os
 import re
 import select
+import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from orihon.agent.tools.process_tree import end_processes
 from orihon.errors import ToolError
 from orihon.ingest import shown
 from orihon.redaction import looks_secret, mask, masks_in
@@ -35,9 +39,13 @@ WORD_BYTES = 4096  # no secret is longer
 MAX_SECONDS = 3600.0
 CHUNK = 65_536
 PIPE_BYTES = 1 << 20  # capacity of a pipe
+GRACE_SECONDS = 1.0  # between SIGTERM and SIGKILL
+MAX_ROUNDS = 2000
+QUIET_ROUNDS = 8  # scans without a new member before the tree counts as stopped
 # No pager, no colours, no questions: there is no terminal.
 QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-_TICK = 0.05
+_TICK, _PAUSE = 0.05, 0.005
+_PROC = Path("/proc")
 _SPACES = (b" ", b"\n", b"\t")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -240,3 +248,111 @@ def _drop(reading: int, closed: Event) -> None:
                 return
     finally:
         os.close(reading)
+
+
+class _Process(NamedTuple):
+    pid: int
+    start: bytes  # a pid is used again, with another start
+
+    def send(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, number)
+
+
+def end_processes(marker: bytes, session: int | None = None, *, grace_seconds: float = GRACE_SECONDS) -> None:
+    """End all processes of a session, or with an environment variable that starts with `marker`."""
+    if not _PROC.is_dir():
+        _end_group(session, grace_seconds)
+        return
+    tree = _ProcessTree(marker, session)
+    asked: set[_Process] = set()
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and _send_to_new(tree, asked, signal.SIGTERM):
+        time.sleep(_PAUSE)
+    # A stopped process can start nothing, so that even processes that keep forking are caught.
+    stopped: set[_Process] = set()
+    quiet = 0
+    for _ in range(MAX_ROUNDS):
+        before = len(stopped)
+        _send_to_new(tree, stopped, signal.SIGSTOP)
+        quiet = quiet + 1 if len(stopped) == before else 0
+        if quiet >= QUIET_ROUNDS:
+            break
+        time.sleep(_PAUSE)
+    for process in stopped:
+        process.send(signal.SIGKILL)
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(True for _ in tree.iter_members()):
+        time.sleep(_PAUSE)
+
+
+def _send_to_new(tree: _ProcessTree, reached: set[_Process], number: signal.Signals) -> bool:
+    """Send a signal to the members that have not got it yet. Return whether there are members."""
+    is_alive = False
+    for process in tree.iter_members():
+        is_alive = True
+        if process not in reached:
+            reached.add(process)
+            process.send(number)
+    return is_alive
+
+
+class _ProcessTree:
+    """Finds the living members of a tree, scan by scan. A process that is no member is examined once."""
+
+    def __init__(self, marker: bytes, session: int | None) -> None:
+        self._marker, self._session = marker, session
+        self._members: set[_Process] = set()
+        self._others = {os.getpid()}
+
+    def iter_members(self) -> Iterator[_Process]:
+        """Yield each member as soon as it is found, the newest first: it may be gone a moment later."""
+        candidates: dict[_Process, int] = {}
+        for pid in sorted((int(name) for name in os.listdir(_PROC) if name.isdecimal()), reverse=True):
+            try:
+                if pid in self._others:
+                    continue
+                process, parent, session = _read_stat(pid)
+            except (OSError, ValueError, IndexError):
+                continue
+            if process in self._members or session == self._session or self._is_marked(pid):
+                self._members.add(process)
+                yield process
+            else:
+                candidates[process] = parent
+        pids = {process.pid for process in self._members}
+        while children := {process for process, parent in candidates.items() if parent in pids}:
+            self._members |= children
+            pids = {process.pid for process in children}
+            candidates = {process: parent for process, parent in candidates.items() if process not in children}
+            yield from children
+        # a child of this process may not have its environment yet
+        self._others |= {process.pid for process, parent in candidates.items() if parent != os.getpid()}
+
+    def _is_marked(self, pid: int) -> bool:
+        with suppress(OSError):
+            return any(
+                item.startswith(self._marker) for item in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            )
+        return False
+
+
+def _read_stat(pid: int) -> tuple[_Process, int, int]:
+    """Return a living process, its parent and its session. Raise ProcessLookupError for a dead one."""
+    # the program's name may contain anything, so the fields count from the last bracket
+    state, parent, _, session, *rest = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    if state in {b"Z", b"X"}:
+        raise ProcessLookupError
+    return _Process(pid, rest[15]), int(parent), int(session)
+
+
+def _end_group(session: int | None, grace_seconds: float) -> None:
+    if session is None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(session, signal.SIGTERM)
+        deadline = time.monotonic() + grace_seconds
+        while time.monotonic() < deadline:
+            os.killpg(session, 0)
+            time.sleep(_PAUSE)
+        os.killpg(session, signal.SIGKILL)

@@ -22,13 +22,12 @@ import msgspec
 
 from orihon.agent.tools.approval import Approval, Approve, Ask
 from orihon.agent.tools.edit import Edit, Write, edit, write
-from orihon.agent.tools.events import OnEvent, ProgramRan
 from orihon.agent.tools.list_files import ListFiles, list_files
 from orihon.agent.tools.mcp_servers import McpServers
 from orihon.agent.tools.read import Read, read
 from orihon.agent.tools.search import Search, search
 from orihon.agent.tools.shell import OnOutput, RunShell, Shell
-from orihon.agent.tools.workspace import Workspace
+from orihon.agent.tools.workspace import OnEvent, ProgramRan, Workspace
 from orihon.errors import ToolError
 from orihon.settings.schema import McpServer
 from orihon.task.tool_run import PendingCall

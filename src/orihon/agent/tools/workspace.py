@@ -11,13 +11,14 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from orihon.errors import ToolError, UsageError
 
+MAX_BYTES = 20_000_000  # the content of a larger file is not passed to listeners
 MAX_LINKS = 40  # the kernel's own limit
 MAX_PATH_CHARS = 4096
 MAX_SHOWN_CHARS = 200
@@ -34,6 +35,25 @@ class Location(NamedTuple):
     dir_fd: int
     name: str
     path: str
+
+
+class FileSeen(NamedTuple):
+    """The model has read a file, or written it; `before` is the content that was replaced."""
+
+    path: str
+    content: bytes
+    wrote: bool = False
+    before: bytes | None = None
+
+
+class ProgramRan(NamedTuple):
+    """A command or a tool of a server is about to run, or has ended. In between it may change any file."""
+
+    name: str
+    is_over: bool
+
+
+OnEvent = Callable[[FileSeen | ProgramRan], None]
 
 
 class Workspace:

@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from orihon.agent.loop import Limits, Loop, Step
-from orihon.agent.models import Model
-from orihon.agent.models.base import RESTART_NOTICE
+from orihon.agent.models import RESTART_NOTICE, Model
 from orihon.agent.queue import Job
 from orihon.agent.run_setup import RunSetup
 from orihon.chat import registry
