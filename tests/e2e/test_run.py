@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from support.cli_process import run_cli
+
 ENVIRON = {name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "_API_KEY"))}
 
 
@@ -35,10 +37,7 @@ def desk(tmp_path):
             return subprocess.Popen(self.command(*arguments), cwd=tmp_path, env=ENVIRON, text=True, **options)
 
         def __call__(self, *arguments):
-            return subprocess.run(
-                self.command(*arguments), cwd=tmp_path, env=ENVIRON, text=True, capture_output=True, check=False,
-                stdin=subprocess.DEVNULL, timeout=60,
-            )  # fmt: skip
+            return run_cli(arguments, tmp_path, ENVIRON)
 
     made = Desk()
     made.script(call("echo hello > out.txt"), "All is done.")

@@ -303,17 +303,17 @@ class _ProcessTree:
     def __init__(self, marker: bytes, session: int | None) -> None:
         self._marker, self._session = marker, session
         self._members: set[_Process] = set()
-        self._others = {os.getpid()}
+        self._others: set[_Process] = set()
 
     def iter_members(self) -> Iterator[_Process]:
         """Yield each member as soon as it is found, the newest first: it may be gone a moment later."""
         candidates: dict[_Process, int] = {}
         for pid in sorted((int(name) for name in os.listdir(_PROC) if name.isdecimal()), reverse=True):
             try:
-                if pid in self._others:
-                    continue
                 process, parent, session = _read_stat(pid)
             except (OSError, ValueError, IndexError):
+                continue
+            if process in self._others or pid == os.getpid():
                 continue
             if process in self._members or session == self._session or self._is_marked(pid):
                 self._members.add(process)
@@ -327,7 +327,7 @@ class _ProcessTree:
             candidates = {process: parent for process, parent in candidates.items() if process not in children}
             yield from children
         # a child of this process may not have its environment yet
-        self._others |= {process.pid for process, parent in candidates.items() if parent != os.getpid()}
+        self._others |= {process for process, parent in candidates.items() if parent != os.getpid()}
 
     def _is_marked(self, pid: int) -> bool:
         with suppress(OSError):
