@@ -34,14 +34,15 @@ def main() -> None:
     print("|---|---|---|---|")
     print(f"| the SDK alone, {CALLS} requests of 2 kB | {alone:.1f} | | |")
     print(f"| the SDK alone, {CALLS} requests of 400 kB | {wide:.1f} | {wide - alone:.1f} | |")
-    for label, fast in (("`orihon[agent]`", False), ("`orihon[agent,fast]`", True)):
-        for turn, taken in _measured("agent", TURNS, fast=fast).items():
-            print(f"| {label}, turn {turn:,} | {taken:.1f} | {taken - alone:.1f} | {taken - wide:.1f} |", flush=True)
+    for turn, taken in _measured("agent", TURNS).items():
+        print(
+            f"| `orihon[agent]`, turn {turn:,} | {taken:.1f} | {taken - alone:.1f} | {taken - wide:.1f} |", flush=True
+        )
     print(f"\n{MOST_MB:.0f} MB over the SDK are allowed.")
 
 
-def _measured(kind: str, size: int, *, fast: bool = False) -> dict[int, float]:
-    """Resident MB after so many turns, of a child with a server of its own; it has Hyperscan only if `fast`."""
+def _measured(kind: str, size: int) -> dict[int, float]:
+    """Return the resident MB of a child process after so many turns. It has its own server."""
     command = [sys.executable, "-c", "from bench.agent import serve; serve()"]
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -49,8 +50,7 @@ def _measured(kind: str, size: int, *, fast: bool = False) -> dict[int, float]:
     ):
         url = server.stdout.readline().strip() if server.stdout else ""
         _make_workspace(Path(folder, "work"))
-        hidden = "" if fast else "import sys; sys.modules['hyperscan'] = None; "
-        script = f"{hidden}from bench.agent import {kind}; {kind}({url!r}, {folder!r}, {size})"
+        script = f"from bench.agent import {kind}; {kind}({url!r}, {folder!r}, {size})"
         run = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
         server.terminate()
     return {int(turn): taken for turn, taken in json.loads(run.stdout).items()}

@@ -76,7 +76,6 @@ def test_the_extras_are_those_that_were_promised():
     assert set(metadata.metadata("orihon").get_all("Provides-Extra")) == {
         "agent",
         "all",
-        "fast",
         "metrics",
         "postgres",
         "tokens",

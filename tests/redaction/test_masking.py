@@ -1,6 +1,6 @@
-"""Masking: what must go, what must stay, and that the way of looking never matters.
+"""What masking hides and what it keeps.
 
-Samples are put together when the tests run, so that no scanner of pushed text finds a token in this file.
+Samples are assembled when the tests run, so that no secret scanner finds a token in this file.
 """
 
 from __future__ import annotations
@@ -8,24 +8,20 @@ from __future__ import annotations
 import base64
 import json
 import random
-import subprocess
-import sys
 from urllib.parse import quote
 
-import hyperscan
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.redaction import MASKS, KnownSecrets, fast, gate, has_mask, looks_secret, mask, mask_value, masks_in
-from orihon.redaction.masking import mask_with
+from orihon.redaction import MASKS, KnownSecrets, has_mask, looks_secret, mask, mask_value, masks_in
 
 MIXED = "a1B2c3D4e5F6"
 HEX = "9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 
 
 def fake(start: str, length: int, letters: str = MIXED) -> str:
-    """A token that begins like a real one."""
+    """Return a token with the beginning of a real one."""
     return start + (letters * length)[:length]
 
 
@@ -121,8 +117,8 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("token", "label"), TOKENS)
-def test_a_token_with_a_beginning_of_its_own_is_masked_anywhere(token, label):
-    """A provider's token goes wherever it stands, and everything around it stays."""
+def test_a_token_with_a_known_beginning_is_masked_anywhere(token, label):
+    """A provider's token is masked wherever it stands, and the text around it is kept."""
     assert mask(f"Use {token}, please.") == f"Use {label}, please."
     assert token not in mask(json.dumps({"log": f"line\n{token}\nline"}))
 
@@ -135,12 +131,12 @@ def test_a_value_under_a_secret_name_is_masked_in_any_notation(text):
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_is_no_secret_stays_the_same_object(text):
-    """Ids, hashes, paths, prose and code come back untouched, as the very object that went in."""
+def test_text_without_a_secret_is_returned_as_the_same_object(text):
+    """Ids, hashes, paths, prose and code are not changed."""
     assert mask(text) is text
 
 
-def test_what_stands_around_a_secret_stays():
+def test_text_around_a_secret_is_kept():
     """Names, users, hosts and schemes around a secret remain readable."""
     assert mask("password=hunter22 user=me") == "password=[PASSWORD] user=me"
     assert mask("https://user:hunter2@host.example/p?q=1") == "https://user:[PASSWORD]@host.example/p?q=1"
@@ -162,7 +158,7 @@ def test_what_stands_around_a_secret_stays():
     ],
 )
 def test_a_secret_name_is_recognised(name):
-    """Names in any spelling that hold a credential are known as such."""
+    """The name of a credential is recognised in any spelling."""
     assert looks_secret(name)
 
 
@@ -209,8 +205,8 @@ KNOWN = KnownSecrets.gather(
         f"?q={quote(VALUE, safe='')}",
     ],
 )
-def test_a_known_value_is_masked_in_its_disguises(text):
-    """A secret of the environment goes as it is, JSON-escaped and URL-encoded."""
+def test_a_known_value_is_masked_in_every_form(text):
+    """A secret of the environment is masked literally, JSON-escaped and URL-encoded."""
     masked = mask(text, known=KNOWN)
     assert "[SECRET]" in masked
     assert "horse" not in masked
@@ -218,13 +214,13 @@ def test_a_known_value_is_masked_in_its_disguises(text):
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
 def test_a_known_value_is_masked_inside_base64(before):
-    """Base64 hides a known value at none of its three alignments."""
+    """A known value is found at each of the three alignments of base64."""
     encoded = base64.b64encode((before + VALUE + "z").encode()).decode()
     assert "[SECRET]" in mask(encoded, known=KNOWN)
 
 
 def test_ordinary_settings_are_not_known_secrets():
-    """Words, paths and short values are not looked for, whatever their variable is called."""
+    """Words, paths and short values are not searched for, whatever the name of the variable."""
     text = "in production, see /etc/ssl/host.key; it is short"
     assert mask(text, known=KNOWN) is text
     assert mask("an extra-value", known=KNOWN) == "an [SECRET]"
@@ -232,7 +228,7 @@ def test_ordinary_settings_are_not_known_secrets():
 
 
 def test_a_structure_is_masked_by_its_keys_too():
-    """A value under a secret key needs no further proof, and keys are masked like values."""
+    """A value under a secret key needs no further evidence, and keys are masked like values."""
     value = {"password": "swordfish", "n": [1, ("x", {"api_key": HEX})], "me@example.com": 1, "you@example.com": 2}
     assert mask_value(value) == {
         "password": "[PASSWORD]",
@@ -242,19 +238,19 @@ def test_a_structure_is_masked_by_its_keys_too():
     }
 
 
-def test_a_clean_structure_comes_back_as_the_same_object():
-    """Nothing is copied when nothing is masked."""
+def test_a_structure_without_a_secret_is_returned_as_the_same_object():
+    """Nothing is copied if nothing is masked."""
     value = {"usage": {"input_tokens": 5}, "content": [{"type": "text", "text": "hello"}], "token": "the", "x": ("y",)}
     assert mask_value(value) is value
     assert mask_value(value)["content"] is value["content"]
 
 
 @pytest.mark.slow
-def test_depth_is_no_limit():
-    """A structure of 100,000 levels is walked like any other."""
+def test_depth_is_not_limited():
+    """A structure of 20,000 levels is masked like any other."""
     clean: object = "hello"
     secret: object = "password=hunter22"
-    for _ in range(100_000):
+    for _ in range(20_000):
         clean, secret = [clean], {"a": secret}
     assert mask_value(clean) is clean
     secret = mask_value(secret)
@@ -263,8 +259,8 @@ def test_depth_is_no_limit():
     assert secret == "password=[PASSWORD]"
 
 
-def test_masks_are_found_again():
-    """A tool can tell which masks an argument holds."""
+def test_masks_in_a_text_are_listed():
+    """A tool can tell which masks an argument contains."""
     assert masks_in("a [EMAIL] and [GITHUB_TOKEN], not [OTHER]") == {"[EMAIL]", "[GITHUB_TOKEN]"}
     assert has_mask("x [JWT]")
     assert not has_mask("x = y[KEY] [todo]")
@@ -301,35 +297,20 @@ TEXTS = st.lists(PIECES | st.text(max_size=20), max_size=8).map("".join)
 @settings(deadline=None, max_examples=150)
 @given(TEXTS)
 def test_masking_twice_is_masking_once(text):
-    """A masked text holds nothing more to mask, whatever stands next to what."""
+    """A masked text contains nothing more to mask, whatever its parts are."""
     once = mask(text)
     assert mask(once) is once
 
 
-@settings(deadline=None, max_examples=150)
-@given(TEXTS)
-def test_hyperscan_changes_nothing_but_the_speed(text):
-    """The gate of `orihon[fast]` and the pure one lead to the same text."""
-    assert hyperscan.__name__ == "hyperscan"
-    assert mask_with(fast.hits, text) == mask_with(gate.pure, text)
-
-
 @settings(deadline=None)
 @given(st.text(st.characters()) | st.text(st.sampled_from("\ud800\udfff\0a@:=")))
-def test_no_text_is_refused(text):
-    """Lone surrogates, NULs and all other text pass, and come back whole when clean."""
+def test_every_text_is_accepted(text):
+    """Lone surrogates, NULs and all other text can be masked."""
     assert isinstance(mask(text), str)
 
 
-def test_a_picture_in_base64_stays():
-    """A megabyte of base64 is not touched."""
+def test_a_picture_in_base64_is_kept():
+    """A megabyte of base64 is not changed."""
     picture = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
     text = f"data:image/png;base64,{picture}"
-    assert mask_with(gate.pure, text) is text
-    assert mask_with(fast.hits, text) is text
-
-
-def test_importing_loads_no_optional_library():
-    """The accelerator is loaded when it pays, not with the module."""
-    code = "import sys, orihon.redaction; print('hyperscan' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert mask(text) is text

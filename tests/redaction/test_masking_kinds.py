@@ -1,4 +1,4 @@
-"""`masking.kinds`: which secrets are hidden, and what that does to what the model sees."""
+"""`masking.kinds`: which secrets are masked, and what the model sees."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def loaded(tmp_path, text):
     ],
 )
 def test_kinds_are_chosen_by_name(tmp_path, kinds, masks):
-    """All of them, all but some, or only some; in either case of letters."""
+    """All kinds, all but some, or only some, in capital or small letters."""
     settings = loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
     assert settings.masking.chosen == masks
     assert store_options(settings, {}).kinds == masks
@@ -40,7 +40,7 @@ def test_kinds_are_chosen_by_name(tmp_path, kinds, masks):
 
 @pytest.mark.parametrize("kinds", ["[emails]", "[all, -mail]", "email", "[3.5]"])
 def test_a_kind_that_does_not_exist_is_refused(tmp_path, kinds):
-    """The sentence says what is allowed."""
+    """The message lists the allowed values."""
     with pytest.raises(SettingsError) as wrong:
         loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
     assert "line 2: `masking.kinds`" in wrong.value.message
@@ -48,20 +48,20 @@ def test_a_kind_that_does_not_exist_is_refused(tmp_path, kinds):
     assert "with a `-` before it" in wrong.value.message
 
 
-def test_settings_made_by_hand_are_checked_when_they_are_used():
-    """A name that means nothing hides nothing, so it is refused."""
+def test_settings_from_code_are_checked_when_they_are_used():
+    """An unknown name would mask nothing, so it is refused."""
     with pytest.raises(SettingsError, match="'emial'"):
         store_options(Settings(masking=Masking(kinds=("all", "-emial"))))
 
 
 def test_every_mask_has_a_name_in_the_settings():
-    """Whoever adds a mask can be told to leave it out."""
+    """Each kind can be excluded."""
     for mask in MASKS:
         assert Masking(kinds=("all", f"-{mask.lower()}")).chosen == MASKS - {mask}
 
 
-def test_the_model_sees_addresses_where_they_are_left_alone(url_at, tmp_path):
-    """It can write what it was told to write, and still sees no token."""
+def test_the_model_sees_addresses_if_they_are_not_masked(url_at, tmp_path):
+    """The model can write the addresses that it was given, and still sees no token."""
     settings = Settings(masking=Masking(kinds=("all", "-email")))
     with orihon.open(url_at("jsonl", tmp_path), settings=settings) as engine:
         task = engine.start("local/x/issue/a")

@@ -1,6 +1,6 @@
-"""A structure keeps nothing that the same content as JSON text would not keep, and the other way round.
+"""A structure and the same content as JSON text are masked alike.
 
-Values are drawn from a seeded generator when the tests run, so that no scanner of pushed text finds a token here.
+Values are generated when the tests run, from a fixed seed, so that no secret scanner finds a token in this file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from orihon.redaction import mask, mask_value
 DRAWS = 30
 
 
-def put(place: Any, value: str) -> Any:
-    """The place with a value in it."""
-    return json.loads(json.dumps(place).replace("VALUE", value))
+def fill_value(structure: Any, value: str) -> Any:
+    """Return a structure with a value in place of VALUE."""
+    return json.loads(json.dumps(structure).replace("VALUE", value))
 
 
 def drawn(shape: str) -> list[str]:
@@ -30,7 +30,7 @@ def drawn(shape: str) -> list[str]:
 
 
 PASSWORDS = drawn("{62:5}{num:2}{62:6}")
-PLACES = [
+STRUCTURES = [
     {"headers": [["X-Api-Key", "VALUE{62:20}"]]},
     {"headers": ["Authorization", "VALUE"]},
     {"cmd": ["--password", "VALUE"]},
@@ -56,19 +56,19 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES, ids=json.dumps)
-def test_a_value_goes_from_a_structure_and_from_its_json(place):
+@pytest.mark.parametrize("structure", STRUCTURES, ids=json.dumps)
+def test_a_value_is_masked_in_a_structure_and_in_its_json(structure):
     rng = random.Random(3)
     left = []
     for value in PASSWORDS:
-        filled = put(json.loads(fill(json.dumps(place), rng)), value)
+        filled = fill_value(json.loads(fill(json.dumps(structure), rng)), value)
         forms = [json.dumps(filled), json.dumps(filled, indent=2), json.dumps(json.dumps(filled))]
         left += [form for form in forms if value in mask(form)]
         left += [filled] if value in json.dumps(mask_value(filled)) else []
     assert left == []
 
 
-def test_a_number_under_a_password_goes():
+def test_a_number_under_a_password_is_masked():
     assert mask_value({"password": 847362915, "retries": 3}) == {"password": "[PASSWORD]", "retries": 3}
 
 
@@ -95,13 +95,13 @@ def test_a_number_under_a_password_goes():
     ],
     ids=json.dumps,
 )
-def test_what_is_no_secret_stays_in_a_structure_and_in_its_json(value):
+def test_harmless_values_are_kept_in_a_structure_and_in_its_json(value):
     assert mask_value(value) is value
     assert mask(json.dumps(value)) == json.dumps(value)
     assert mask(json.dumps(value, indent=2)) == json.dumps(value, indent=2)
 
 
-def test_a_structure_keeps_its_kind_and_its_length():
+def test_a_structure_keeps_its_type_and_its_length():
     value = {"argv": ("curl", "-u", "bob:" + PASSWORDS[0]), "words": ["-x", "y"], 3: [["Authorization", PASSWORDS[1]]]}
     assert mask_value(value) == {
         "argv": ("curl", "-u", "[PASSWORD]"),
@@ -110,7 +110,7 @@ def test_a_structure_keeps_its_kind_and_its_length():
     }
 
 
-def test_the_arguments_of_a_call_and_the_record_of_its_run_hold_the_same():
+def test_the_arguments_of_a_call_and_the_record_of_its_run_agree():
     key = fill("{62:24}", random.Random(1))
     arguments = {"cmd": ["mysql", "--password", PASSWORDS[0]], "headers": [["X-Api-Key", key]]}
     sanitiser = Sanitiser()

@@ -1,128 +1,202 @@
-"""Put masks in the place of secrets.
+"""Replace the secrets in a text by masks such as `[PASSWORD]`.
 
-Promised: what has the shape of a known provider's token, what stands under a name that names a secret and looks like
-one, private keys, passwords in URLs and on command lines, mail addresses, and the exact values the process was given,
-do not survive.
-Not promised: a bare random string that nothing around it explains, a secret that its sender cut in two, a password of
-plain words in a sentence, and what is inside pictures and archives.
+Masked are tokens with the shape of a known provider's, values that look secret under a name that says so, private keys,
+passwords in URLs and on command lines, e-mail addresses, and the exact values that the process was given.
+
+Not masked are bare random strings without any context, secrets that their sender split in two, passwords made of plain
+words in a sentence, and everything inside pictures and archives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cache
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+import base64
+import json
+import re
+from bisect import bisect, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 
-from orihon.redaction import colours, fast, find, gate, spoken
-from orihon.redaction.rules import MASK
+from orihon.redaction.detect_tokens import TERMINAL_CODE, Span, find_tokens
+from orihon.redaction.entropy import is_placeholder
+from orihon.redaction.key_names import looks_secret
+from orihon.redaction.prefilter import Hits, scan, scan_text
 
-if TYPE_CHECKING:
-    from orihon.redaction.known import KnownSecrets
-
-_ANNOUNCE = frozenset(b"Kc")  # how the words begin that announce a block or a command
-_SHORTEST = 6  # as long as a@b.cd
-_LONG = 1_000_000  # characters
-
-
-def mask(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] | None = None) -> str:
-    """Put a mask in the place of every secret; a text without one comes back as the same object.
-
-    `kinds` are the masks to use, all of them by default. Known values are masked in any case.
-    """
-    return mask_with(_gate_for(len(text)), text, known, kinds)
-
-
-def mask_few(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] | None = None) -> str:
-    """The same for a few words, which would not pay for getting the faster gate ready."""
-    return mask_with(gate.pure, text, known, kinds)
+_NAMES = (
+    "GITHUB_TOKEN GITLAB_TOKEN OPENAI_KEY ANTHROPIC_KEY AWS_KEY GOOGLE_KEY SLACK_TOKEN STRIPE_KEY "
+    "PRIVATE_KEY JWT EMAIL PASSWORD TOKEN API_KEY SECRET WEBHOOK DATABASE_URL"
+)
+MASKS = frozenset(_NAMES.split())
+_MASK = re.compile(r"\[(?:" + "|".join(sorted(MASKS)) + r")\]")
+_MASK_BYTES = re.compile(_MASK.pattern.encode())
+_JSON_NUMBER = re.compile(rb"(?P<quote>\\{0,7}\")\s{0,8}:\s{0,8}$")
+_MIN_TEXT = 6  # the length of a@b.cd
+_MIN_KNOWN = 8
+_LINE = 2000  # bytes around a terminal code that are examined
+_TRIVIAL = re.compile(
+    r"[A-Za-z]+|\d{1,11}|[\d.]+|[~./][\w./~-]*|(?:file|https?)://[^@]*|[\w.-]+\.(?:json|pem|key|crt|txt|ya?ml)"
+)
 
 
-def mask_with(
-    hits_in: gate.Gate, text: str, known: KnownSecrets | None = None, kinds: frozenset[str] | None = None
-) -> str:
-    """Mask with a gate of choice; which one decides about speed alone."""
-    if len(text) < _SHORTEST:
-        return text
-    data = text.encode("utf-8", "surrogatepass")
-    changed = False
-    # A mask can change what stands next to it, so look again until nothing changes: masking twice is masking once.
-    words, codes = spoken.words_in(text), colours.has_codes(text)
-    while spans := _spans(hits_in, data, known, kinds, words, codes=codes):
-        data = find.replaced(data, spans)
-        changed = True
-    return data.decode("utf-8", "surrogatepass") if changed else text
+class KnownSecrets:
+    """Exact values to mask as `[SECRET]`, also when JSON-escaped, URL-encoded or inside base64."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms = {form for value in values for form in _iter_forms(value)}
+        self.forms = sorted(forms, key=len, reverse=True)
+
+    @classmethod
+    def gather(cls, environ: Mapping[str, str], extra: Iterable[str] = ()) -> KnownSecrets:
+        """Take the variables whose name looks secret and whose value could be a secret, and the extra values."""
+        named = (value for name, value in environ.items() if looks_secret(name) and not _is_trivial(value))
+        return cls([*named, *(value for value in extra if len(value) >= _MIN_KNOWN)])
+
+    def __bool__(self) -> bool:
+        return bool(self.forms)
 
 
-def _gate_for(size: int) -> gate.Gate:
-    """The gate for a text of this size: Hyperscan takes 6 MB and up to 0.3 s to get ready, so only a long text pays."""
-    return fast.hits if size >= _LONG and _has_hyperscan() else gate.pure
+def _is_trivial(value: str) -> bool:
+    """Return whether a value is too short or too ordinary to search for: a path, a word, a number, a URL."""
+    if len(value) < _MIN_KNOWN or _TRIVIAL.fullmatch(value):
+        return True
+    return is_placeholder(value.encode("utf-8", "surrogatepass"))
 
 
-@cache
-def _has_hyperscan() -> bool:
-    return find_spec("hyperscan") is not None
+def _iter_forms(value: str) -> Iterator[bytes]:
+    """Yield the forms in which a text can contain a value."""
+    from urllib.parse import quote, quote_plus  # noqa: PLC0415 - 0.4 MB that only a process with a secret needs
 
-
-def _spans(
-    hits_in: gate.Gate,
-    data: bytes,
-    known: KnownSecrets | None,
-    kinds: frozenset[str] | None,
-    words: list[tuple[bytes, bytes]],
-    *,
-    codes: bool,
-) -> list[find.Span]:
-    spans = _found(hits_in, data)
-    if words:
-        spans += spoken.spoken(data, words)
-    if codes:
-        spans += [part.back(span) for part in colours.uncoloured(data) for span in _found(hits_in, part.data)]
-    if kinds is not None:
-        spans = [span for span in spans if span[2].decode() in kinds]
-    if known:
-        spans = [*known.spans(data), *spans]
-    return find.merged(data, spans) if spans else spans
-
-
-def _found(hits_in: gate.Gate, data: bytes) -> list[find.Span]:
-    stems, runs, ats, flags = hits_in(data)
-    by_stems, by_runs, by_ats, by_flags = _finders()
-    spans: list[find.Span] = []
-    if runs:
-        spans += by_runs(data, runs)
-    if stems:
-        spans += by_stems(data, stems)
-    if ats:
-        spans += by_ats(data, ats)
-    if flags:
-        spans += by_flags(data, flags)
-    return spans
-
-
-@cache
-def _finders() -> tuple[Callable[[bytes, Any], Iterable[find.Span]], ...]:
-    """What looks at the hits of each kind, loaded with the first text."""
-    from orihon.redaction import assigned, blocks, commands, mail, tables, tokens  # noqa: PLC0415 - when it is used
-
-    def by_stems(data: bytes, stems: list[int]) -> Iterable[find.Span]:
-        spans = list(assigned.assigned(data, stems))
-        if blocks_or_commands := [stem for stem in stems if data[stem] in _ANNOUNCE]:
-            spans += blocks.announced(data, blocks_or_commands)
-            spans += commands.named(data, blocks_or_commands)
-        if titles := [stem for stem in stems if data[stem] in b"pP"]:
-            spans += tables.in_tables(data, titles)
-            spans += commands.written(data, titles)
-        return spans
-
-    return by_stems, tokens.tokens, mail.around, commands.on_lines
+    raw = value.encode("utf-8", "surrogatepass")
+    yield raw
+    for ascii_only in (True, False):
+        yield json.dumps(value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass")
+    yield quote(raw, safe="").encode()
+    yield quote_plus(raw).encode()
+    # Base64 of a longer text contains one of three forms of the value; the letters at its ends depend on the context.
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + raw).rstrip(b"=")
+        core = encoded[(0, 2, 3)[shift] : len(encoded) - (1 if (shift + len(raw)) % 3 else 0)]
+        if len(core) >= _MIN_KNOWN + 2:
+            yield core
 
 
 def masks_in(text: str) -> frozenset[str]:
-    """The masks that occur in a text, brackets included."""
-    return frozenset(MASK.findall(text)) if "[" in text else frozenset()
+    """Return the masks in a text, with their brackets."""
+    return frozenset(_MASK.findall(text)) if "[" in text else frozenset()
 
 
 def has_mask(text: str) -> bool:
-    """Whether a text holds a mask."""
+    """Return whether a text contains a mask."""
     return bool(masks_in(text))
+
+
+def mask(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] | None = None) -> str:
+    """Replace every secret in a text by a mask. A text without a secret is returned as the same object.
+
+    `kinds` are the masks to use, by default all. Known values are masked in any case.
+    """
+    if len(text) < _MIN_TEXT:
+        return text
+    data = masked = text.encode("utf-8", "surrogatepass")
+    forms = () if known is None else known.forms
+    words, codes = scan_text(text) if "\x1b" in text or not text.isascii() else ([], False)
+    # A mask changes the context of its neighbours, so repeat until nothing changes: masking twice is masking once.
+    while (hits := scan(masked, forms)) or words or codes:
+        spans = _find_spans(masked, hits, words, codes=codes)
+        if kinds is not None:
+            spans = [span for span in spans if span[2].decode() in kinds]
+        if hits and hits.known:
+            spans = [*hits.known, *spans]
+        before, masked = masked, _replace(masked, spans)
+        if masked is before:
+            break
+    return text if masked is data else masked.decode("utf-8", "surrogatepass")
+
+
+def _find_spans(data: bytes, hits: Hits | None, words: list[tuple[bytes, bytes]], *, codes: bool) -> list[Span]:
+    spans = _detect(data, hits) if hits else []
+    if words:
+        from orihon.redaction.detect_assignments import find_foreign  # noqa: PLC0415 - compiled when it is needed
+
+        spans += find_foreign(data, words)
+    for part in _strip_codes(data) if codes else ():
+        part_hits = scan(part.data)
+        spans += [part.locate(span) for span in _detect(part.data, part_hits)] if part_hits else []
+    return spans
+
+
+def _detect(data: bytes, hits: Hits) -> list[Span]:
+    """Return the secrets at the places that the prefilter found. The detectors are loaded when they are needed."""
+    spans = find_tokens(data, hits.runs) if hits.runs else []
+    if hits.stems:
+        from orihon.redaction.detect_assignments import find_announced  # noqa: PLC0415 - compiling takes 10 ms
+
+        spans += find_announced(data, hits.stems)
+    if hits.ats or hits.flags:
+        from orihon.redaction.detect_logins import find_logins  # noqa: PLC0415 - compiling takes 5 ms
+
+        spans += find_logins(data, hits.ats, hits.flags)
+    return spans
+
+
+def _replace(data: bytes, spans: list[Span]) -> bytes:
+    """Replace spans by masks; overlapping spans by one mask, that of the longest. Masks in the data are left alone."""
+    masks = [found.span() for found in _MASK_BYTES.finditer(data)] if spans and b"[" in data else []
+    if len(spans) > 1:
+        spans = sorted(spans, key=lambda span: (span[0], -span[1]))
+    merged: list[Span] = []
+    for start, end, name in spans:
+        at = bisect(masks, (start, 0))
+        if masks and any(first < end and start < last for first, last in masks[max(0, at - 1) : at + 1]):
+            continue
+        if merged and start < merged[-1][1]:
+            first, last, other = merged[-1]
+            merged[-1] = (first, max(last, end), other if last - first >= end - start else name)
+        else:
+            merged.append((start, end, name))
+    parts, done = [], 0
+    for start, end, name in merged:
+        # A mask in place of a JSON number needs quotes.
+        number = _JSON_NUMBER.search(data, max(0, start - 24), start) if data[start:end].isdigit() else None
+        quote = number["quote"] if number else b""
+        parts += [data[done:start], quote, b"[", name, b"]", quote]
+        done = end
+    return b"".join([*parts, data[done:]]) if merged else data
+
+
+def _strip_codes(data: bytes) -> Iterator[_PlainPart]:
+    """Yield the lines that contain terminal codes, without the codes. Neighbouring lines are one part."""
+    first, last = 0, -1
+    for code in TERMINAL_CODE.finditer(data):
+        start, end = code.span()
+        if start >= last:
+            line = data.rfind(b"\n", max(0, start - _LINE), start) + 1 or max(0, start - _LINE)
+            if line > last >= 0:
+                yield _PlainPart(data[first:last], first)
+            first = line if line > last else first
+        line_end = data.find(b"\n", end, end + _LINE)
+        last = max(last, line_end + 1 if line_end >= 0 else min(len(data), end + _LINE))
+    if last >= 0:
+        yield _PlainPart(data[first:last], first)
+
+
+class _PlainPart:
+    """A part of a text without its terminal codes."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        self._plain = [0]  # where each piece begins without the codes
+        self._coded = [offset]  # and with them
+        pieces, end = [], 0
+        for code in TERMINAL_CODE.finditer(data):
+            pieces.append(data[end : code.start()])
+            end = code.end()
+            self._plain.append(self._plain[-1] + len(pieces[-1]))
+            self._coded.append(offset + end)
+        self.data = b"".join([*pieces, data[end:]])
+
+    def locate(self, span: Span) -> Span:
+        """Return where a span is in the original text. Codes inside the span belong to it."""
+        start, end, mask_name = span
+        return self._locate(start), self._locate(end - 1) + 1, mask_name
+
+    def _locate(self, at: int) -> int:
+        piece = bisect_right(self._plain, at) - 1
+        return self._coded[piece] + at - self._plain[piece]

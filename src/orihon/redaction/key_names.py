@@ -1,4 +1,7 @@
-"""Does a name name a secret? `api_key` and `dbPassword` do; `max_tokens`, `primary_key` and `token_url` do not."""
+"""Decide from a name whether its value is secret.
+
+`api_key` and `dbPassword` name secrets; `max_tokens`, `primary_key` and `token_url` do not. Values are not examined.
+"""
 
 from __future__ import annotations
 
@@ -7,74 +10,64 @@ from enum import Enum
 from functools import lru_cache
 
 
-def words(text: str) -> frozenset[str]:
-    """A set of words, written as words."""
-    return frozenset(text.split())
-
-
 class Kind(Enum):
-    """What a name promises about its value, and so how much the value must prove by itself."""
+    """What a name says about its value, and therefore how much evidence the value itself must give."""
 
     NOTHING = b""
-    PASSWORD = b"PASSWORD"  # people choose it: any odd-looking word counts
-    PASS = b"PASS"  # a word that has other meanings, as in `--- PASS:` and `pwd`: it must look random
-    SECRET = b"SECRET"  # between the two
-    TOKEN = b"TOKEN"  # machines make it: it must look random
-    API_KEY = b"API_KEY"  # as above
-    KEY = b"KEY"  # some key or other: it must look very random
+    PASSWORD = b"PASSWORD"  # chosen by people: any unusual word counts
+    PASS = b"PASS"  # `--- PASS:`, `pwd`: the word has other meanings, so the value must look random
+    SECRET = b"SECRET"  # between PASSWORD and TOKEN
+    TOKEN = b"TOKEN"  # generated: it must look random
+    API_KEY = b"API_KEY"  # as TOKEN
+    KEY = b"KEY"  # any key: it must look very random
 
     @property
     def mask(self) -> bytes:
-        """The mask that stands for a value under such a name."""
+        """The mask for a value of this kind."""
         return {Kind.PASS: b"PASSWORD", Kind.KEY: b"API_KEY"}.get(self, self.value)
 
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_PASSWORD = (
-    "password",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "pswd",
-    "passwort",
-    "masterauth",
-    "motdepasse",
-    "senha",
-    "contrasena",
-    "kennwort",
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PASSWORD = tuple(
+    _words("password passwd passphrase passcode pswd passwort masterauth motdepasse senha contrasena kennwort")
 )
-_PASSWORDS = tuple(f"{word}s" for word in _PASSWORD)  # several, or about them
+_PASSWORDS = tuple(f"{word}s" for word in _PASSWORD)  # several passwords, or text about them
 _SECRET = ("secret", "secrete", "secrets", "credential", "credentials", "mnemonic")
-_SHORT = words("pwd pw pass psw creds cred")  # alone they mean many things, behind another word one
-_PREFIXES = words(
+_SHORT = ("pwd", "pw", "pass", "psw", "creds", "cred")  # ambiguous alone, clear behind another word
+_PREFIXES = _words(
     "db user admin root mysql pg smtp imap mail ssh ftp my login key store keystore truststore require master sudo "
     "become proxy redis mongo ldap sql postgres svn http rpc app ansible"
 )
-_ROUNDS = words("first second third last next final single multi full one two render shadow light depth test dry build")
-_AUTH = words("auth authorization bearer")
+_ROUNDS = _words(
+    "first second third last next final single multi full one two render shadow light depth test dry build"
+)
+_AUTH = _words("auth authorization bearer")
 
-# A key with one of these before it opens something.
-_OPENING = words(
+# A key that follows one of these words grants access.
+_OPENING = _words(
     "api access secret private auth encryption signing sign license account master app application service client "
     "storage subscription admin session consumer hmac root ssh sas shared deploy personal project server write "
     "integration ingest webhook customer developer user iam cloud apikey token publishable live test prod wallet"
 )
-_KEYS = tuple(f"{word}key" for word in sorted(_OPENING - words("sign live test prod write app user admin token")))
-# A key or token with one of these before it opens nothing.
-_HARMLESS = words(
+_KEYS = tuple(f"{word}key" for word in sorted(_OPENING - _words("sign live test prod write app user admin token")))
+# A key or token that follows one of these words does not.
+_HARMLESS = _words(
     "public pub next previous page continuation sync total max min num count input output prompt completion csrf xsrf "
     "cancellation no is has non use show forgot invalid missing bad wrong unexpected special start end eos bos pad sep "
     "mask unk stop sequence resume authenticity middleware verification starting change"
 )
-# Nor does a key with one of these.
-_HARMLESS_KEY = _HARMLESS | words(
+_HARMLESS_KEY = _HARMLESS | _words(
     "primary foreign partition sort cache object bucket schema row index lookup unique dict map hash press board vault "
     "composite candidate idempotency routing dedup translation hot short natural surrogate known host kms column group "
     "json field issuer order parent child sub super any stream range shard registry menu arrow escape enter tab meta "
     "ctrl alt shift color theme"
 )
-# A name that ends with one of these is about a secret, it does not hold one.
-_ABOUT = words(
+# A name that ends with one of these words describes a secret; it does not hold one.
+_ABOUT = _words(
     "id ids name names url uri file files filename path paths dir type types length size sizes count counts limit "
     "limits max min expiry expires expiration expire ttl hash store vault ring board word words field fields label "
     "hint policy manager provider endpoint version format regex pattern env var variable variables header headers "
@@ -91,28 +84,27 @@ _ABOUT = words(
 
 
 @lru_cache(maxsize=4096)
-def kind_of(name: str) -> Kind:
-    """Judge a name by its words: the last word that speaks of a secret, what qualifies it, and what follows it."""
-    parts = [word.lower() for word in _WORDS.findall(name)]
+def classify_name(name: str) -> Kind:
+    """Return the kind of the last word that speaks of a secret, unless the words around it make it harmless."""
     if name in ("PWD", "OLDPWD"):
         return Kind.NOTHING
+    words = _WORD.findall(name)
+    parts = [word.lower() for word in words]
     for at in range(len(parts) - 1, -1, -1):
-        found = _kind_of_word(parts, at, upper=name.isupper())
-        if found is not Kind.NOTHING:
-            about = _ABOUT.intersection(parts[at + 1 :]) or (found is Kind.KEY and parts[at + 1 :])
-            before = _HARMLESS if found is Kind.TOKEN else _HARMLESS_KEY
-            harmless = found not in (Kind.PASSWORD, Kind.PASS, Kind.SECRET) and (
+        kind = _classify_word(parts, at, upper=name.isupper())
+        if kind is not Kind.NOTHING:
+            about = _ABOUT.intersection(parts[at + 1 :]) or (kind is Kind.KEY and parts[at + 1 :])
+            before = _HARMLESS if kind is Kind.TOKEN else _HARMLESS_KEY
+            harmless = kind not in (Kind.PASSWORD, Kind.PASS, Kind.SECRET) and (
                 "public" in parts or before.intersection(parts[max(0, at - 1) : at])
             )
-            return Kind.NOTHING if about or harmless else found
+            return Kind.NOTHING if about or harmless else kind
     return Kind.NOTHING
 
 
-def _kind_of_word(parts: list[str], at: int, *, upper: bool) -> Kind:  # noqa: PLR0911 - one line a kind
+def _classify_word(parts: list[str], at: int, *, upper: bool) -> Kind:  # noqa: PLR0911 - one line for each kind
     word, before, last = parts[at], parts[at - 1] if at else "", at == len(parts) - 1
-    if word.endswith(_PASSWORD):
-        return Kind.PASSWORD
-    if word == "passe" and before == "de":  # mot de passe
+    if word.endswith(_PASSWORD) or (word == "passe" and before == "de"):  # mot de passe
         return Kind.PASSWORD
     if word.endswith(_PASSWORDS):
         return Kind.PASS
@@ -126,11 +118,11 @@ def _kind_of_word(parts: list[str], at: int, *, upper: bool) -> Kind:  # noqa: P
         return Kind.API_KEY if before in _OPENING else Kind.KEY
     if (word in _AUTH and (last or parts[-1] == "salt")) or (word == "pat" and last and before):
         return Kind.TOKEN
-    return _kind_of_short(word, before, upper=upper) if last or before in _PREFIXES else Kind.NOTHING
+    return _classify_short(word, before, upper=upper) if last or before in _PREFIXES else Kind.NOTHING
 
 
-def _kind_of_short(word: str, before: str, *, upper: bool) -> Kind:
-    """`pwd` is a directory as often as a password, and `pass` is a verb; `db_pwd` and `dbpass` are passwords."""
+def _classify_short(word: str, before: str, *, upper: bool) -> Kind:
+    """Classify `pwd`, `pass` and the like: `db_pwd` and `dbpass` are passwords, `pwd` alone may be a directory."""
     for short in _SHORT:
         if word == short or (word.endswith(short) and word.removesuffix(short) in _PREFIXES):
             if short.startswith("cred"):
@@ -141,5 +133,5 @@ def _kind_of_short(word: str, before: str, *, upper: bool) -> Kind:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a setting, variable or key of this name holds a secret."""
-    return kind_of(name) not in (Kind.NOTHING, Kind.KEY)
+    """Return whether a setting, variable or key of this name holds a secret."""
+    return classify_name(name) not in (Kind.NOTHING, Kind.KEY)

@@ -1,0 +1,588 @@
+"""Find secrets that a word announces: `password=…` in every notation, tables, PEM blocks, Kubernetes Secrets.
+
+The notations are those of settings, code, headers, URLs, markup and sentences. `key_names` decides whether a name
+speaks of a secret, and `entropy` whether a value looks like one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from orihon.redaction.detect_logins import find_connection_around, find_stored_secrets
+from orihon.redaction.detect_tokens import ESCAPE_SIGNS, NAME_BYTES, Span, skip_escape
+from orihon.redaction.entropy import (
+    Context,
+    is_basic_auth,
+    is_dressed,
+    is_odd,
+    is_odd_word,
+    is_placeholder,
+    is_random,
+    is_secret,
+    is_template,
+)
+from orihon.redaction.key_names import Kind, classify_name
+
+# Assignments
+
+_MAX_NAME = 64
+_MAX_BARE, _MAX_JUDGED, _MAX_QUOTED = 600, 4096, 65536  # bytes of a value
+_MAX_SLASHES, _MAX_ITEMS = 64, 1000
+# Almost all names are followed by a word: a cheap test before the expensive ones.
+_HINT = re.compile(
+    rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&quot;|</key>|"
+    rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\x80-\xff]|(?:is|was|to|string|str|String|value)[ \t:=]|,[ \t]{0,8}[\"'`v])|"
+    rb",?\s{1,40}+[\"']?value|,[ \t]*[\"'`])|"
+    rb"(?:(?<=[_-])|[A-Z]|pass)[\w.-]{0,64}+[ \t]{1,40}+(?![a-z]{1,12}\b)[^\s(-]|"
+    rb"[Pp]ass(?:word|wd)(?:[ \t]{1,40}+\w|-stdin)"
+)
+_IS = "は|：|＝".encode()  # noqa: RUF001 - Japanese punctuation
+_COLOUR = rb"(?:(?:(?:\x1b|\\(?:u001[bB]|x1[bB]|033|e))?\[|\xc2\x9b|\\(?:u009[bB]|x9[bB]))[0-9;]{0,20}[mK])*"
+_ASSIGN = re.compile(
+    rb"""
+    (?:\[\w{0,8}\])?                                          # char secret[25]
+    """ + _COLOUR + rb"""
+    (?P<close>(?:\\{0,7}["'`]|&quot;|%22|\*\*|__)?) [\])]{0,2}
+    """ + _COLOUR + rb"""
+    (?:[ \t]for[ \t]["'`]?[\w.@-]{1,60}["'`]?(?=:))?          # password for bob: ...
+    (?: [ \t]{1,8}(?:string|String|str) (?=[ \t]*=)           # var token string = ...
+      | [ \t]?:[ \t]?[&A-Za-z'][\w.|\[\], &'<>?:]{1,30}[ \t](?==[ \t]) )?   # token: str = ...
+    (?P<op>
+        :[ \t]*[|>][+-]?[ \t]*\r?\n[ \t]*                     # a YAML block
+      | [ \t]{0,8}(?::|=>)[ \t]{0,8}\r?\n\s{0,80}(?=["'])     # on the next line
+      | :[ \t]{0,8}\r?\n[ \t]{1,40}(?=[^\s:#"'&*!|>{}\[\]-][^\s:]{5,200}[ \t]{0,8}(?:\r?\n|$))
+      | [ \t]{0,40}(?:[:?+.!|=]{0,3}=>?|:{1,3}|%3[AaDd]|\\u003[dD])(?:\*\*|__)?[ \t]{0,40}
+      | >\s{0,40}                                             # <token> ...
+      | </key>\s{0,40}<string>                                # <key>token</key> <string>...
+      | [ \t]*,?\s{0,40}\\{0,3}["']?(?:Parameter)?[Vv]alue\\{0,3}["']?[ \t]*[=:][ \t]*  # name="TOKEN" value="..."
+      | [ \t]*,\s{0,40}(?=\\{0,3}["'`])                       # setProperty("TOKEN", "...")
+      | [({](?=["'`])                                         # setPassword("...")
+      | [ \t]+\|[ \t]+(?=[^\s|])                              # | token | ... |
+      | [ \t]{1,8}(?:is|was|to)(?:[ \t]now)?:?[ \t]{1,8}      # the password is ...
+      | [ \t]{0,2}(?:""" + _IS + rb""")[ \t]{0,2}             # the same in Japanese
+      | [ \t]{1,40}(?=["'`])                                  # password "..."
+      | [ \t]+(?!-)                                           # --token ...
+    )
+    """ + _COLOUR + rb"""
+    (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&quot;|%22))?
+    """ + _COLOUR + rb"""
+    (?P<scheme>(?i:bearer|basic|token|api-?key|api-token|digest|negotiate|ssws|key|oauth|splunk|geniekey)[ \t]{1,4})?
+    """,
+    re.VERBOSE,
+)  # fmt: skip
+_NESTED = re.compile(
+    rb"\\{0,7}[\"']\s{0,8}:\s{0,40}(?:\[|\{\s{0,40}\\{0,7}[\"'](?i:value|plaintext|new|string_?value)\\{0,7}[\"']\s{0,8}:)"
+)
+_ITEM = re.compile(rb"\s{0,80}(?P<quote>\\{0,7}[\"'])(?P<value>[^\"'\\\n]{1,600})(?P=quote)\s{0,80},?")
+_QUOTES = (b'"', b"'", b"\\")
+_LIST_END = re.compile(rb"[^\"'\n]{1,600}[\"']\s{0,40}\]")
+_LIST_START = re.compile(rb"\[\s{0,40}\\{0,7}[\"']$")
+_LINE_START = re.compile(rb"(?:^|\n|\\n)[ \t]{0,40}(?:(?:-|export|set|ENV|declare -x)[ \t]{1,8})?$")
+_LINE_VALUE = re.compile(rb"(?!\S{0,200}(?:&&|\|\||\$[({]))[^\s\"'`=\\\x1b]{5,200}(?=[ \t]{0,8}(?:\r?\n|$))")
+_BARE = re.compile(rb"[^\s\"'`,;<&\\\x1b]+(?:,(?![\w \"'-]{0,40}[=:])[^\s\"'`,;<&\\\x1b]+)*")
+_END_COLOUR = re.compile(
+    rb"(?<=.)(?:(?:\\(?:u001[bB]|x1[bB]|033|e)|\^\[|\xe2\x90\x9b|<0x1[bB]>|%1B)?(?:\[|%5B)|\xc2\x9b)[0-9;]{0,20}m"
+)
+_END_PUNCTUATION = re.compile("(?:”|’|」|』|）|】|。|、|，)+$".encode())  # noqa: RUF001 - Japanese punctuation
+_VERBS = frozenset((b"is", b"wa", b"to", *(word[:2] for word in _IS.split(b"|"))))
+_ENDINGS = frozenset((b".", b":", b";", b")", b"]", b"}", b"|", b"*"))
+_CLOSING = {b")": b"(", b"]": b"[", b"}": b"{"}
+_CREDENTIAL = re.compile(rb"(?=.*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{24,}")
+_MIXED = re.compile(rb"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d\w*\d)\w{20,}")
+_ELEMENT_END = re.compile(rb"[^<>\n]{1,600}\s{0,40}</")
+_COMPARED = re.compile(rb"([\"'`])(?P<value>[^\"'`\n]{5,200})\1[ \t]{0,4}[!=]=+[ \t]{0,4}$")
+_COMMAND_BEFORE = re.compile(
+    rb"(?:\blogin\s+\S+\s+|\b(?:ENV|ARG|setenv|set(?:[ \t]+-\w+)+|configure[ \t]+set|setx)[ \t]+)$"
+)
+_KEY_BEFORE = re.compile(rb"(?i)(?:\b(?:api|access|secret|private|license|signing)[ \t]|[?&])$")  # `API key`, `?key=`
+_ECHOED = re.compile(
+    rb"\b(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?[\"']?(?P<value>[^\s\"'|\\]{5,200})[\"']?[ \t]*\|[^\n|]{0,120}$"
+)
+_SECOND = re.compile(
+    rb"[ \t]{0,2}=?[ \t]{0,2}\([ \t]{0,2}(?P<quote>[\"'])[^\"'\n\\]{0,80}(?P=quote)[ \t]{0,2},[ \t]{0,2}"
+    rb"(?P=quote)(?P<value>[^\"'\n\\]{5,200})(?P=quote)"
+)
+_CELL_BEFORE = re.compile(rb"\|[ \t]+[*_`]{0,2}$")
+_ELEMENT_BEFORE = re.compile(rb"<(?:[\w.-]{1,40}:)?$|\b(?:name|key)=[\"']$")
+_CODE_BEFORE = re.compile(rb"(?:\b(?:const|let|var|final|static|def|val|String|string|if|return)[ \t]+|[.>(])$")
+_SECTION_BEFORE = re.compile(
+    rb"(?:^|\n)\[[\w .:/-]{1,60}\][ \t]*\r?\n(?:[ \t]*[#;\w][^\n(){}\"']*\n|[ \t]*\r?\n)*[ \t]*$"
+)
+_PAIRS_BEFORE = re.compile(
+    rb"(?i)(?:(?:server|host|data source|user ?id|user ?name|user|uid|port|database|dbname|initial catalog)"
+    rb"[ \t]?=[ \t]?[^=;\n\"',()]{1,80}[; \t]\s*|[?&;]|%26|\\u0026|&amp;)$"
+)
+
+
+class _Assignment(NamedTuple):
+    """A name, and the match of everything between the name and its value."""
+
+    data: bytes
+    start: int  # of the name
+    kind: Kind
+    match: re.Match[bytes]
+
+    @property
+    def sign(self) -> bytes:
+        """The operator without what belongs to the notation around it; empty for `pass "word"` and `setToken("x")`."""
+        return self.match["op"].strip(b" \t,({|")
+
+
+def find_announced(data: bytes, stems: list[int]) -> list[Span]:
+    """Return the secrets that the words at `stems` announce."""
+    spans = _find_assignments(data, stems)
+    columns, blocks = [], []
+    for stem in stems:
+        if data[stem] in b"pP":
+            columns.append(stem)
+        elif data[stem - 1 : stem] in (b"e", b" ", b"-"):  # secret, PRIVATE KEY, PuTTY-User-Key-File
+            blocks.append(stem)
+    if columns:
+        spans += _find_columns(data, columns)
+    if blocks:
+        spans += _find_blocks(data, blocks)
+    if columns or blocks:
+        spans += find_stored_secrets(data, stems)
+    return spans
+
+
+def _find_assignments(data: bytes, stems: list[int]) -> list[Span]:
+    """Return the values of the names that contain a stem."""
+    spans: list[Span] = []
+    done = 0
+    for stem in stems:
+        if stem < done or not _HINT.match(data, stem):
+            continue
+        head, tail = data[max(0, stem - _MAX_NAME) : stem], data[stem : stem + _MAX_NAME]
+        start = stem - len(head) + len(head.rstrip(NAME_BYTES))
+        done = stem + len(tail) - len(tail.lstrip(NAME_BYTES))
+        if start and data[start - 1] in ESCAPE_SIGNS:
+            start = min(skip_escape(data, start), stem)
+        kind = _classify(data, start, done)
+        if kind is not Kind.NOTHING:
+            values = _find_values(data, start, done, kind)
+            spans += values
+            done = max(done, *(value[1] for value in values)) if values else done
+    return spans
+
+
+def _classify(data: bytes, start: int, end: int) -> Kind:
+    """Return the kind of a name, which may depend on the word before it. A mask is no name."""
+    name = data[start:end]
+    kind = classify_name(name.decode("ascii"))
+    if kind is Kind.NOTHING:
+        small = name.lower()
+        if small == b"key" and _KEY_BEFORE.search(data, max(0, start - 12), start):
+            return Kind.API_KEY
+        if small == b"passe" and data[start - 7 : start].lower() == b"mot de ":
+            return Kind.PASSWORD
+    elif name.isupper() and data[start - 1 : start] == b"[" and data[end : end + 1] == b"]":
+        return Kind.NOTHING
+    return kind
+
+
+def _find_values(data: bytes, start: int, end: int, kind: Kind) -> list[Span]:
+    """Return the values of a name: one, or those of the list or the object under it."""
+    if span := _find_value(data, start, end, kind):
+        return [span]
+    nested = _NESTED.match(data, end) if data[end : end + 1] in _QUOTES else None
+    item = _ITEM.match(data, nested.end()) if nested else None
+    spans: list[Span] = []
+    while item and len(spans) < _MAX_ITEMS:  # messages stand there too, so the values must be odd
+        value = item["value"]
+        if is_odd_word(value) and is_secret(value, kind, quoted=True, context=Context.DATA):
+            spans.append((*item.span("value"), kind.mask))
+        item = _ITEM.match(data, item.end())
+    return spans
+
+
+def _find_value(data: bytes, start: int, end: int, kind: Kind) -> Span | None:
+    """Return the secret value of the name between `start` and `end`."""
+    compared = None
+    if data[max(0, start - 6) : start].rstrip().endswith(b"="):
+        compared = _COMPARED.search(data, max(0, start - 220), start)
+    if compared:
+        secret = is_secret(compared["value"], kind, quoted=True, context=Context.CODE)
+        return (*compared.span("value"), kind.mask) if secret else None
+    if span := _find_elsewhere(data, start, end, kind):
+        return span
+    match = _ASSIGN.match(data, end)
+    assignment = _Assignment(data, start, kind, match) if match else None
+    return _find_assigned(assignment) if assignment and _fits(assignment) else None
+
+
+def _find_assigned(assignment: _Assignment) -> Span | None:
+    """Return the value behind the operator, if it is a secret."""
+    data, _, kind, match = assignment
+    first, op = match.end(), match["op"]
+    close = _find_closing_quote(data, first, match["quote"]) if match["quote"] else -1
+    last = close if close >= 0 else _find_bare_end(data, first, first + _MAX_BARE)
+    if close < 0 and op == b"=" and (line_end := _find_line_end(assignment)) > last:
+        return (first, line_end, kind.mask) if _is_value(assignment, data[first:line_end]) else None
+    if op.strip() == b">":
+        last = first + len(data[first : data.find(b"<", first)].rstrip())  # a label has several words
+    elif close < 0:
+        last = first + len(_trim(data[first:last], op))
+    if not _is_value(assignment, data[first : min(last, first + _MAX_JUDGED)]):
+        return None
+    if close < 0 and last - first >= _MAX_BARE - 2:
+        last = _find_bare_end(data, first, first + _MAX_QUOTED)
+    return find_connection_around(data, first, last) or (first, last, kind.mask)
+
+
+def _find_elsewhere(data: bytes, start: int, end: int, kind: Kind) -> Span | None:
+    """Return a password that is not behind its name: `echo x | tool --password-stdin`, `auth=("user", "x")`."""
+    found = None
+    if data[start:end] == b"--password-stdin":
+        found = _ECHOED.search(data, max(0, start - 300), start)
+    elif kind in (Kind.TOKEN, Kind.SECRET) and data[end : end + 1] in (b"(", b"=", b" "):
+        found = _SECOND.match(data, end)
+    if not found or is_placeholder(found["value"]) or not is_odd_word(found["value"]):
+        return None
+    return (*found.span("value"), b"PASSWORD")
+
+
+def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each operator
+    """Return whether the operator is one in this place, and the value is literal."""
+    data, start, _, match = assignment
+    op, before = match["op"].strip(), data[start - 2 : start]
+    if match["prefix"] and match["prefix"].lower() != b"b" and match["prefix"] != b"@":
+        return False  # an f-string contains a variable, an r-string an expression
+    if match["quote"] and not match["close"] and before[1:] == match["quote"]:
+        return False  # the quote that opened before the name closes here
+    if op == b",":
+        first = before[:1] in (b"(", b"{", b"[") or data[start : start + 1] == b"-"  # of a call, or a flag
+        return bool(match["close"]) and (first or _is_pair(data, start, match))
+    if op == b">":
+        return bool(_ELEMENT_END.match(data, match.end()) and _ELEMENT_BEFORE.search(data, max(0, start - 44), start))
+    if op == b":":
+        # arn:aws:...:secret:name, ${NAME:-default}, `--- PASS: Test`
+        return before[1:] != b":" and before != b"${" and data[start - 4 : start] != b"--- "
+    if op in (b"(", b"{", b"|") or op[:2] in _VERBS:
+        return op != b"|" or bool(_CELL_BEFORE.search(data, max(0, start - 6), start))
+    return bool(op) or not match["close"]
+
+
+def _is_pair(data: bytes, start: int, match: re.Match[bytes]) -> bool:
+    """Return whether a name and a value are the two items of a list with a line for each."""
+    return bool(_LIST_START.search(data, max(0, start - 60), start) and _LIST_END.match(data, match.end()))
+
+
+def _is_value(assignment: _Assignment, value: bytes) -> bool:
+    """Return whether a value is the secret that its name promises."""
+    data, start, kind, match = assignment
+    last = match.end() + len(value)
+    value = value.strip(b"\"'`")
+    if kind is Kind.PASSWORD and find_connection_around(data, match.end(), last):
+        return bool(value) and not is_template(value)
+    if is_placeholder(value) and not is_dressed(value):
+        return False
+    if kind is Kind.TOKEN and (match["scheme"] or len(value) >= 12) and is_basic_auth(value):  # noqa: PLR2004 - not `a:b`
+        return True
+    if kind is Kind.TOKEN and match["scheme"]:
+        return bool(_CREDENTIAL.fullmatch(value))
+    flag = data[start : start + 1] == b"-"
+    if not assignment.sign and not flag and not _COMMAND_BEFORE.search(data, max(0, start - 80), start):
+        return _is_loose_value(assignment, value)
+    return _is_assigned_value(assignment, value, last)
+
+
+def _is_assigned_value(assignment: _Assignment, value: bytes, last: int) -> bool:
+    """Return whether a value behind an operator is a secret."""
+    data, start, kind, match = assignment
+    sign = assignment.sign
+    if sign[:1] == b":" and b"\n" in sign and not match["quote"] and sign[1:].lstrip(b" \t")[:1] not in (b"|", b">"):
+        return is_odd_word(value) and is_random(value, min_length=8)
+    if sign[:2] in _VERBS:
+        return kind is not Kind.KEY and is_odd_word(value) and is_random(value, min_length=8)
+    if kind is Kind.PASS and _PAIRS_BEFORE.search(data, max(0, start - 100), start):
+        kind = Kind.PASSWORD
+    header = value.isalnum() and data[last : last + 1] in (b'"', b"'")  # -H "X-Token: abc"
+    quoted = bool(match["quote"]) or header or sign == b">"
+    return is_secret(value, kind, quoted=quoted, context=_find_context(assignment, last))
+
+
+def _is_loose_value(assignment: _Assignment, value: bytes) -> bool:
+    """Return whether a value is random that stands in `pass "x"`, `("password", "x")`, `| password | x |`."""
+    data, start, kind, match = assignment
+    if kind is Kind.KEY or is_placeholder(value) or value[:1] in b",)+;.| " or value.endswith(b"="):
+        return False
+    if kind is Kind.PASS:
+        return bool(match["quote"]) and is_odd_word(value)
+    if match["quote"] and data[start : match.start()] == b"PASSWORD":  # ALTER ROLE app PASSWORD '...'
+        return is_secret(value, kind, quoted=True, context=Context.DATA)
+    if match["quote"] or match["op"].strip():
+        return is_odd_word(value) or is_random(value, min_length=8) or value.isdigit()
+    if kind is not Kind.PASSWORD:
+        return bool(_MIXED.fullmatch(value)) and is_odd(value, base=5.6)
+    line, last = data.rfind(b"\n", max(0, start - 80), start) + 1, match.end() + len(value)
+    alone = not data[line:start].strip() and data[last : last + 1] in b"\r\n"
+    return is_odd_word(value) and is_random(value, min_length=8 if alone else 12) and not value.startswith(b"0x")
+
+
+def _find_context(assignment: _Assignment, last: int) -> Context:
+    """Return where a value stands: `"name": "x"`, `NAME=x` and `--name x` are data, `f(name=x1)` is code."""
+    data, start, _, match = assignment
+    value, op, after = data[match.end() : last], match["op"], data[last : last + 1]
+    if match["close"] or data[start : start + 1] == b"-" or b"value" in op or op.strip() == b">":
+        word = value.isalpha() and (value.islower() or value.isupper())
+        return Context.DATA if match["quote"] or not word else Context.SETTING
+    code = _CODE_BEFORE.search(data, max(0, start - 16), start)
+    tight = op in (b"=", b"%3D", b"%3d", b"\\u003d")
+    upper = data[start : match.start()].isupper()
+    listed = op == b": " and upper and after in (b"\n", b"\r", b"")
+    if listed and not value.isalpha() and _LINE_START.search(data, max(0, start - 60), start):
+        return Context.DATA  # the environment of a container
+    before = max(0, start - 100)
+    if (
+        (tight and upper and not code and after not in (b")", b","))
+        or op.endswith(b"<string>")
+        or _COMMAND_BEFORE.search(data, before, start)
+        or _PAIRS_BEFORE.search(data, before, start)
+    ):
+        return Context.DATA
+    line = data[max(data.rfind(b"\n", max(0, start - 200), start), start - 200, 0) : start]
+    called = after in (b"<", b"(", b"{", b"[") or (after in (b")", b",") and b"(" in line)
+    if match["quote"] or code or called:
+        return Context.CODE
+    if _SECTION_BEFORE.search(data, max(0, start - 400), start):
+        return Context.DATA
+    return Context.SETTING if (tight or op in (b":", b": ")) and not value.isalpha() else Context.CODE
+
+
+def _trim(value: bytes, op: bytes) -> bytes:
+    """Return an unquoted value without what the sentence, the call or the query around it adds."""
+    if op.startswith(b"%"):
+        value = value.partition(b"%26")[0]
+    value = _END_PUNCTUATION.sub(b"", _END_COLOUR.split(value, maxsplit=1)[0])
+    while value[-1:] in _ENDINGS and (
+        value[-1:] not in _CLOSING or value.count(_CLOSING[value[-1:]]) < value.count(value[-1:])
+    ):
+        value = value[:-1]
+    return value
+
+
+def _find_line_end(assignment: _Assignment) -> int:
+    """Return where `NAME=value` on its own line ends, or -1. Any sign but a space belongs to the value there."""
+    data, start, _, match = assignment
+    if not data[start : match.start()].isupper() or not _LINE_START.search(data, max(0, start - 60), start):
+        return -1
+    value = _LINE_VALUE.match(data, match.end())
+    return value.end() if value else -1
+
+
+def _find_bare_end(data: bytes, first: int, limit: int) -> int:
+    bare = _BARE.match(data, first, limit)
+    return bare.end() if bare else first
+
+
+def _find_closing_quote(data: bytes, first: int, quote: bytes) -> int:
+    """Return where a quote closes, or -1. A quote that is escaped more deeply than the opening one is in the value.
+
+    A backslash of the value itself is doubled at each depth, so it adds twice the backslashes of a quote, and one.
+    """
+    limit = first + _MAX_QUOTED
+    depth = len(quote) - len(quote.lstrip(b"\\"))
+    sign = quote[depth:]
+    close = data.find(sign, first, limit)
+    while close >= 0:
+        before = data[max(first, close - _MAX_SLASHES) : close]
+        slashes = len(before) - len(before.rstrip(b"\\"))
+        if slashes <= depth or slashes % (2 * depth + 2) == depth:
+            return close - min(slashes, depth) if data.find(b"\n", first, close) < 0 else -1
+        close = data.find(sign, close + 1, limit)
+    return -1
+
+
+# Words of other languages
+
+_FOREIGN_VALUE = re.compile(
+    "[\"'`”」*]{0,2}(?:[ \t　]*(?:는|은|は|を|が|是|为|為|：|:|=|＝|→|es )[ \t　]*|[ \t　]+)"  # noqa: RUF001
+    "[\"'`「『（(]?(?P<value>[!-~]{6,200})".encode()  # noqa: RUF001
+)
+_FOREIGN_END = re.compile(rb"[\"'`,;<&\\]")
+_MIN_FOREIGN_TOKEN = 16
+
+
+def find_foreign(data: bytes, words: list[tuple[bytes, bytes]]) -> list[Span]:
+    """Return the passwords and tokens behind words of other languages. Each word comes with its mask."""
+    spans: list[Span] = []
+    for word, mask in words:
+        at = data.find(word)
+        while at >= 0:
+            at += len(word)
+            found = _FOREIGN_VALUE.match(data, at)
+            value = _FOREIGN_END.split(found["value"], maxsplit=1)[0].rstrip(b".:;)]}!?") if found else b""
+            odd = is_odd_word(value) if mask == b"PASSWORD" else is_random(value, min_length=_MIN_FOREIGN_TOKEN)
+            if found and odd and not is_placeholder(value):
+                spans.append((found.start("value"), found.start("value") + len(value), mask))
+            at = data.find(word, at)
+    return spans
+
+
+# Private keys and Secrets of Kubernetes
+
+_PEM = re.compile(
+    rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    rb"(?P<body>(?:(?!-----)[\s\S]){0,20000}(?=-----END)|[A-Za-z0-9+/=\s\\:,.-]{0,20000})"
+    rb"(?:-----END[ A-Z0-9_-]{0,40}-----)?"
+)
+# The lines of a key, each behind what `grep -n`, `diff` or a listing puts before it.
+_KEY_LINES = re.compile(rb"(?:\r?\n[^\n]{0,100}?[A-Za-z0-9+/]{16,200}={0,2}(?=[ \t]{0,8}(?:\r?\n|$)))+")
+_KEY_LINE = re.compile(rb"[^\n]{0,100}?(?P<key>[A-Za-z0-9+/]{1,100}={0,2})[ \t\r]*")
+_PUTTY = re.compile(
+    rb"Private-Lines: \d{1,3}(?P<end>\r?\n|(?:\\r)?\\n)"
+    rb"(?P<body>(?:[A-Za-z0-9+/]{1,80}={0,2}(?:(?P=end)|$|(?=[\"']))){1,200})"
+)
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{24}")
+_DATA_YAML = re.compile(rb"(?:^|\n)(?:data|stringData):[^\n]*\n(?P<body>(?:[ \t]+[^\n]*\n?|\n)+)")
+_ENTRY_YAML = re.compile(
+    rb"(?<=\s)(?P<value>[\w.-]+:[ \t]*(?:[|>]-?\n[ \t]*)?[\"']?[A-Za-z0-9+/]{10,}={0,2}[\"']?)[ \t]*(?:\n|$)"
+)
+_DATA_JSON = re.compile(rb"\\{0,3}[\"'](?:data|stringData)\\{0,3}[\"']\s{0,20}:\s{0,20}\{(?P<body>[^{}]{0,20000})\}")
+_ENTRY_JSON = re.compile(rb"(?P<quote>\\{0,3}[\"'])\s{0,20}:\s{0,20}(?P=quote)(?P<value>[^\"'\\]{4,20000})(?P=quote)")
+_KIND_YAML = re.compile(rb"kind: *[\"']?$")
+_KIND_JSON = re.compile(rb"kind\\{0,3}[\"']\s{0,8}:\s{0,8}\\{0,3}[\"']$")
+_MAX_PUTTY, _MAX_DOCUMENT = 6000, 20000
+_MIN_KEY_LINE = 40  # bytes of each line of a key but the last
+
+
+def _find_blocks(data: bytes, stems: list[int]) -> list[Span]:
+    """Return private keys and the entries of Kubernetes Secrets. No stretch of text is searched twice."""
+    spans: list[Span] = []
+    done = 0
+    for stem in stems:
+        if stem < done:
+            continue
+        if data[stem - 8 : stem + 3] == b"PRIVATE KEY":
+            found, done = _find_pem(data, stem)
+            spans += found
+        elif data[stem - 11 : stem + 8] == b"PuTTY-User-Key-File":
+            putty = _PUTTY.search(data, stem, stem + _MAX_PUTTY)
+            spans += [(*putty.span("body"), b"PRIVATE_KEY")] if putty else []
+            done = putty.end() if putty else stem
+        elif data[stem - 2 : stem + 4] in (b"Secret", b"secret"):
+            found, done = _find_kubernetes_secret(data, stem - 2)
+            spans += found
+    return spans
+
+
+def _find_pem(data: bytes, stem: int) -> tuple[list[Span], int]:
+    begin = data.rfind(b"-----BEGIN", max(0, stem - 60), stem)
+    pem = _PEM.match(data, begin) if begin >= 0 else None
+    if not pem:
+        return _find_pem_tail(data, stem), stem
+    end = pem.end()
+    if lines := _KEY_LINES.match(data, data.find(b"-----\n", begin + 5, begin + 100) + 5):
+        end = max(end, lines.end())
+    if data[end : end + 1] in (b'"', b"'"):
+        end = begin + len(data[begin:end].rstrip(b"\\"))  # the closing quote may be escaped
+    real = _BASE64.search(data, pem.start("body"), end)  # documentation quotes the first line too
+    return [(begin, end, b"PRIVATE_KEY")] if real else [], max(end, pem.end())
+
+
+def _find_pem_tail(data: bytes, stem: int) -> list[Span]:
+    """Return the lines of a key before its last line, if the first line was cut off."""
+    last = data.rfind(b"-----END", max(0, stem - 60), stem)
+    end = data.rfind(b"\n", max(0, last - 100), last) if last >= 0 else -1
+    begin, at, low = end, end, max(0, end - _MAX_DOCUMENT)
+    while at > low:
+        line = max(data.rfind(b"\n", low, at) + 1, low)
+        key = _KEY_LINE.fullmatch(data, line, at)
+        if not key or (begin < end and len(key["key"]) < _MIN_KEY_LINE):
+            break
+        begin = key.start("key")
+        at = line - 1
+    real = end >= 0 and _BASE64.search(data, begin, end)
+    return [(begin, end, b"PRIVATE_KEY")] if real else []
+
+
+def _find_kubernetes_secret(data: bytes, word: int) -> tuple[list[Span], int]:
+    """Return the entries of a Secret in YAML or JSON, if the word at `word` is its kind."""
+    begin, end = max(0, word - _MAX_DOCUMENT), min(len(data), word + _MAX_DOCUMENT)
+    if _KIND_YAML.search(data, max(0, word - 12), word):
+        begin = max(data.rfind(b"\n---", begin, word), begin)
+        next_document = data.find(b"\n---", word, end)
+        end = end if next_document < 0 else next_document
+        block_pattern, entry_pattern = _DATA_YAML, _ENTRY_YAML
+    elif _KIND_JSON.search(data, max(0, word - 32), word):
+        block_pattern, entry_pattern = _DATA_JSON, _ENTRY_JSON
+    else:
+        return [], word
+    return [
+        (*entry.span("value"), b"SECRET")
+        for block in block_pattern.finditer(data, begin, end)
+        for entry in entry_pattern.finditer(data, block.start("body") - 1, block.end("body"))
+        if block_pattern is _DATA_YAML or not is_placeholder(entry["value"])
+    ], end
+
+
+# Tables: CSV with a header, and the tables of Markdown
+
+_CELL_END = re.compile(rb"[\w.-]{0,40}+[ \t\"'`*]{0,3}+(?P<end>[,|;\t]|\r?\n|\\[rn])")
+_CELL_START = re.compile(rb"(?P<before>^|[,|;\t]|\n|\\n)[ \t\"'`*]{0,3}[\w.-]{0,40}$")
+_STRING_START = re.compile(rb"\\n|[:\[] ?\\{0,3}\"")
+_LINE_END = re.compile(rb"\r?\n|(?:\\r)?\\n")
+_TITLE = re.compile(rb"[\w .%/#\"'`*-]{1,60}")
+_RULER = re.compile(rb"[\s|:-]+")
+_SIGNED = re.compile(rb"(?=.*\d)(?=.*[!@#$%^&*?]).{6,}")
+_CELL_PADDING = b" \t\"'`*"
+_MAX_HEADER, _MAX_ROW, _MAX_ROWS = 400, 2000, 1000
+
+
+def _find_columns(data: bytes, stems: list[int]) -> list[Span]:
+    """Return the cells of the columns whose title names a password."""
+    spans: list[Span] = []
+    done = 0
+    for stem in stems:
+        if stem < done or data[stem] not in b"pP":
+            continue
+        end = _CELL_END.match(data, stem)
+        before = _CELL_START.search(data, max(0, stem - 44), stem) if end else None
+        if not end or not before:
+            continue
+        separators = {before["before"], end["end"]} & {b"|", b",", b";", b"\t"}
+        if len(separators) == 1:
+            cells, done = _find_cells(data, stem, separators.pop())
+            spans += cells
+    return spans
+
+
+def _find_cells(data: bytes, stem: int, separator: bytes) -> tuple[list[Span], int]:
+    """Return the secrets of a column, and the end of the rows that were examined."""
+    low = max(0, stem - _MAX_HEADER)
+    line = data.rfind(b"\n", low, stem)
+    strings = [found.end() for found in _STRING_START.finditer(data, max(low, line), stem)]  # a table in JSON
+    start = strings[-1] if strings else line + 1 if line >= 0 or low == 0 else -1
+    header_end = _LINE_END.search(data, stem, start + _MAX_HEADER) if start >= 0 else None
+    if not header_end:
+        return [], stem
+    header = data[start : header_end.start()]
+    titles = [title.strip(_CELL_PADDING) for title in header.split(separator)]
+    column = header.count(separator, 0, stem - start)
+    inner = titles[1:-1] if not titles[0] and not titles[-1] else titles  # Markdown has bars at both ends
+    is_header = len(inner) > 1 and all(map(_TITLE.fullmatch, inner))
+    kind = classify_name(titles[column].decode("ascii", "replace")) if is_header else Kind.NOTHING
+    if kind is Kind.NOTHING:
+        return [], stem
+    spans, at = [], header_end.end()
+    for _ in range(_MAX_ROWS):
+        end = _LINE_END.search(data, at, at + _MAX_ROW)
+        row = data[at : end.start() if end else at + _MAX_ROW]
+        cells = row.split(separator)
+        if len(cells) != len(titles):
+            break
+        value = cells[column].strip(_CELL_PADDING)
+        if not _RULER.fullmatch(row) and _is_cell(value, kind):
+            first = at + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].index(value)
+            spans.append((first, first + len(value), kind.mask))
+        if not end:
+            break
+        at = end.end()
+    return spans, at
+
+
+def _is_cell(value: bytes, kind: Kind) -> bool:
+    odd = is_odd_word(value) or (kind is Kind.PASSWORD and b" " not in value and bool(_SIGNED.fullmatch(value)))
+    return odd and is_secret(value, kind, quoted=True, context=Context.DATA)

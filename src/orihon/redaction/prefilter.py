@@ -1,0 +1,164 @@
+"""Find the places in a text where a secret could be. Most text has none and is done after a few passes at C speed.
+
+The prefilter only points; the detectors decide. It may point too often, but never too rarely. It works on UTF-8 bytes:
+there is one kind of offset, and `bytes.find` is fast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from orihon.redaction.detect_tokens import (
+    MAX_BLOB,
+    RUN_BYTES,
+    SLASHES,
+    SURE_STARTS,
+    Span,
+    find_blob_start,
+    is_sure,
+    skip_escape,
+)
+
+# Each search for a word is a pass over the text. In this alphabet d, k, s and u are one letter, and so are e and t; h,
+# n and y; a and w. Therefore one pass finds `pass` and `pwd`, and one finds `key`, `token`, `auth`, `senha`,
+# `contrasena` and `identified`.
+_FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"dsuthnw", b"kkkeyya"))
+_NEEDLES = (b"cre", b"pak", b"key")
+_STEM = re.compile(rb"(?i)cre[dt]|pass|pwd|key|(?<=to)ken|kennwort|(?<=a)uth|senha|(?<=contra)sena|(?<=i)dentified")
+_OFFSETS = {b"ken": 2, b"uth": 1, b"sena": 6, b"dentified": 1}  # of what is found, in its word
+_FLAG = re.compile(rb"-[kpa]")
+_BEFORE_FLAG = (b" ", b'"', b"'")
+_AFTER_FLAG = (b" ", b'"', b"'", b"\\", b"=")
+
+_RUN = 13  # bytes of the shortest token that is recognisable on its own
+_CLASSES = bytes(120 if byte in RUN_BYTES else 32 for byte in range(256))  # x for the bytes of runs, else a space
+_LONG_RUN = b"x" * _RUN
+_TO_DIGIT = re.compile(rb"[A-Za-z_-]*+[0-9]")
+_BLOB = re.compile(rb"[A-Za-z0-9_+/-]*")
+_JOINTS = SLASHES | frozenset(b"\\%~\x1b\x9b")  # before a run: it begins with an escape, or continues something
+_JOINTS_AND_BRACKET = _JOINTS | {ord("(")}  # ESC ( B selects a character set
+
+_HIGH = bytes(range(128, 256))
+_SAMPLE = 256  # bytes that show the script of a text
+# One letter of each word for a password or a token, which is found quickly; the words; their mask.
+_FOREIGN = (
+    ("ワ", ("パスワード",), b"PASSWORD"),
+    ("码", ("密码",), b"PASSWORD"),
+    ("호", ("비밀번호",), b"PASSWORD"),
+    ("л", ("пароль", "Пароль"), b"PASSWORD"),
+    ("ñ", ("contraseña", "Contraseña"), b"PASSWORD"),
+    ("キ", ("キー",), b"API_KEY"),
+    ("ク", ("トークン",), b"TOKEN"),
+)
+
+
+class Hits(NamedTuple):
+    """Places to examine, each list in rising order."""
+
+    stems: list[int]  # where a word begins that could name a secret
+    runs: list[tuple[int, int]]  # long runs of letters, digits, _ and -
+    ats: list[int]  # each @, also as %40
+    flags: list[int]  # each flag or word of a command that announces a password
+    known: list[Span]  # values that are known to be secret
+
+
+def scan_text(text: str) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """Return the foreign words for passwords and tokens that a text may contain, and whether it has terminal codes."""
+    found: list[tuple[bytes, bytes]] = []
+    for letter, words, mask in _FOREIGN:
+        if letter in text:
+            found += [(word.encode(), mask) for word in words]
+    return found, "\x1b" in text or "\x9b" in text
+
+
+def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901, PLR0912 - plain loops: each call costs
+    """Return the places where a secret could be; None if there are none. `known` are values to search for."""
+    stems: list[int] = []
+    flags: list[int] = []
+    ats: list[int] = []
+    values: list[Span] = []
+    rest = folded = data.translate(_FOLDED)
+    if not data.isascii() and len(data[:_SAMPLE].translate(None, _HIGH)) * 2 < min(len(data), _SAMPLE):
+        rest = folded.translate(None, _HIGH)  # Japanese: without its own letters it is short, and has none of the words
+    for needle in _NEEDLES:
+        at = folded.find(needle) if rest is folded or needle in rest else -1
+        while at >= 0:
+            if stem := _STEM.match(data, at):
+                word = stem.group().lower()
+                (flags if word == b"dentified" else stems).append(at - _OFFSETS.get(word, 0))
+            at = folded.find(needle, at + 1)
+    for flag in _FLAG.finditer(folded if b"-" in rest else b""):
+        at = flag.start()
+        before, letter = data[at - 1 : at], data[at + 1]
+        if letter in b"sS":
+            if data[at + 1 : at + 13].lower() == b"securestring":
+                flags.append(at + 1)
+        elif before in _BEFORE_FLAG:
+            if letter in b"uUpP" or (letter in b"aAkKwW" and data[at + 2 : at + 3] in _AFTER_FLAG):
+                flags.append(at)
+        elif before == b"-" and data[at : at + 5].lower() == b"-user":
+            flags.append(at)
+    for sign in (b"@", b"%40") if b"%" in data else (b"@",):
+        at = data.find(sign)
+        while at >= 0:
+            ats.append(at)
+            at = data.find(sign, at + 1)
+    for value in known:
+        at = data.find(value)
+        while at >= 0:
+            values.append((at, at + len(value), b"SECRET"))
+            at = data.find(value, at + len(value))
+    runs = _find_runs(data)
+    if not (stems or runs or ats or flags or values):
+        return None
+    return Hits(sorted(stems), runs, sorted(ats), sorted(flags), values)
+
+
+def _find_runs(data: bytes) -> list[tuple[int, int]]:
+    """Return the runs that are long enough to be a token and are more than a name.
+
+    A megabyte of code has thousands of long names, so what tells a token from a name is tested here: a digit, a known
+    beginning, or a sign before it that makes it the later part of something.
+    """
+    runs: list[tuple[int, int]] = []
+    classes = data.translate(_CLASSES)
+    find, find_digit = classes.find, _TO_DIGIT.match
+    joints = _JOINTS_AND_BRACKET if b"\x1b(" in data else _JOINTS
+    start, end = find(_LONG_RUN), -1
+    while start >= 0:
+        joined, digit = start > 0 and data[start - 1] in joints, find_digit(data, start)
+        if start == end or not (digit or joined or data[start : start + 3] in SURE_STARTS):
+            end = start + _RUN  # a name, which may continue there
+        else:
+            end = find(b" ", start + _RUN)
+            end = len(data) if end < 0 else end
+            if joined:
+                end = _examine_joined(data, start, end, runs, digit=bool(digit))
+            elif digit or is_sure(data, start):
+                runs.append((start, end))
+        start = find(_LONG_RUN, end)
+    return runs
+
+
+def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int]], *, digit: bool) -> int:
+    """Add a run behind a slash, a plus or an escape, unless it is a part of a path. Return where to continue."""
+    begin, before = start, data[start - 1]
+    if before in SLASHES:
+        begin = find_blob_start(data, start)
+        hook = b"hook" in data[max(0, start - 60) : start]
+        if begin <= start - MAX_BLOB and not hook:  # base64 that is too long for a token
+            return _find_blob_end(data, end)
+        digit = digit or hook
+    if digit or before in b"~" or is_sure(data, start) or is_sure(data, skip_escape(data, begin)):
+        runs.append((start, end))
+    return end
+
+
+def _find_blob_end(data: bytes, end: int) -> int:
+    """Return where base64 ends that continues behind a run, or the next word that could announce a token."""
+    blob = _BLOB.match(data, end)
+    blob_end = blob.end() if blob else end
+    hook = data.find(b"hook", end, blob_end)
+    return hook if hook >= 0 else blob_end
