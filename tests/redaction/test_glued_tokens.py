@@ -6,6 +6,7 @@ Bodies are generated when the tests run, from a fixed seed, so that no secret sc
 from __future__ import annotations
 
 import random
+import re
 import string
 from functools import cache
 
@@ -45,7 +46,25 @@ GLUES = {
     "a device control string": "\x1bPq",
     "a reset": "\x1bc",
     "a character set": "\x1b(B",
+    "a path": " /home/alice/projects/shop/",
+    "a long path": " /home/alice/projects/shop/backend/settings/production/keys/",
+    "a relative path": " src/main/resources/private/keys/",
+    "a path of short names": " /a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/",
+    "a URL": " https://example.com/api/callbacks/github/",
+    "a long URL": " https://example.com/repos/acme/shop/actions/runs/secrets/github/",
+    "a removed line": "\n-",
+    "an added line": "\n+",
+    "a line number": "\n12:",
+    "a file and a line number": " notes.txt:12:",
+    "a cell": "|",
+    "a comma": "1,",
+    "an equals sign": "x=",
+    "a dot": " a.",
+    "an underscore": " _",
+    "two hyphens": " --",
 }
+# Many beginnings without a separator of their own end ordinary words too, so these stand before the others only.
+NAMES = {"a letter": " x-", "a name": " key-", "a name in capitals": " MY_", "a line of context": " notes.txt-12-"}
 ALPHABETS = (
     string.ascii_letters + string.digits,
     "0123456789abcdef",
@@ -81,6 +100,15 @@ def test_most_of_the_table_is_tested():
 @pytest.mark.parametrize("glue", GLUES.values(), ids=GLUES)
 def test_nothing_hides_the_beginning_of_a_token(glue):
     texts = {start: (token, f"line one{glue}{token} next") for start, token in tokens().items()}
+    assert [start for start, (token, text) in texts.items() if token in mask(text)] == []
+
+
+@pytest.mark.parametrize("glue", NAMES.values(), ids=NAMES)
+def test_no_name_hides_the_beginning_of_a_token(glue):
+    """Behind a name, only `hf_` is found without a digit in the token."""
+    starts = {rule.start.decode() for rule in RULES if rule.inner} & tokens().keys()
+    found = {start: tokens()[start] for start in starts if start == "hf_" or re.search(r"\d", tokens()[start])}
+    texts = {start: (token, f"line one{glue}{token} next") for start, token in found.items()}
     assert [start for start, (token, text) in texts.items() if token in mask(text)] == []
 
 

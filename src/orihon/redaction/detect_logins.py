@@ -89,7 +89,7 @@ _CHPASSWD = re.compile(
 )
 _HTPASSWD = re.compile(  # with -n there is no file before the user
     rb"htpasswd(?:\.exe)?[ \t]{1,8}-(?=\w*b)(?P<flags>\w{1,8})(?:[ \t]{1,8}-\w{1,9}(?:[ \t]{1,8}\d{1,3})?){0,4}"
-    rb"(?P<words>(?:[ \t]{1,8}[^\s\"'`|;&]{1,200}){2,3})"
+    rb"(?P<words>(?:[ \t]{1,8}[^\s\"'`|;&\\]{1,200}){2,3})"
 )
 _STORES_SECRET = re.compile(
     rb"(?i)secrets?[ \t]+(?:set|put|add|create)\b|secret[ \t]+generic\b|secret/[\w./-]{1,80}[ \t]"

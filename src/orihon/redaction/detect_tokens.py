@@ -190,6 +190,7 @@ _HOLDER_BYTES, _NEARBY_BYTES = 48, 200
 _MIN_MARKED, _MIN_GLUED = 24, 16
 _STRONG_BYTES = 4  # a beginning of this length that ends in a separator is also found inside a run
 _WALLET_BYTES = 66
+_BEFORE_AZURE_MARK = 4
 _AROUND = b"\"'\\ \t=:`]"
 _BEFORE_HELD = frozenset(b"\"'`= \t:\\")
 _PGPASS = re.compile(rb":5432:[\w*.-]{1,60}:[\w*.-]{1,60}:$")
@@ -201,7 +202,11 @@ _COOKIE_VALUE = re.compile(rb"[^\s;,\"'\\&`]{13,}")
 _SESSION = re.compile(rb"(?i)sess|sid=|auth|login|remember|token|jwt")
 _ENDLESS = re.compile(rb"[\w-]{%d}" % _MAX_BODY)
 _SEPARATOR = re.compile(rb"[_-]")
+_SIGN = re.compile(rb"[^A-Za-z0-9](?=[A-Za-z0-9])")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{20}")
+_DIRECTORY = re.compile(
+    rb"/[a-z]{3,20}/|/[A-Z]?[a-z]{2,20}/[a-z]{1,20}/|//|(?<![A-Za-z0-9+/=])/[a-z]{1,20}/|(?:/\w){3}/"
+)
 _CREDENTIAL = re.compile(rb"(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{24,}")
 _MIXED = re.compile(rb"(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]+")
 _ENCODED = re.compile(rb"(?:[\w.~+/=-]|%[0-9A-Fa-f]{2}){20,400}")
@@ -236,6 +241,16 @@ class _Rule(NamedTuple):
     even_filler: bool
     alone: bool
 
+    @property
+    def inner(self) -> bool:
+        """Whether the token is also found behind a separator of its run. The beginnings of names are not enough."""
+        return not self.alone or self.start[-1:].isalnum()
+
+    @property
+    def slash(self) -> int:
+        """The bytes of the beginning up to its last slash or plus, which stand before the run of the token."""
+        return max(self.start.rfind(b"/"), self.start.rfind(b"+")) + 1
+
     def match(self, data: bytes, at: int, end: int) -> re.Match[bytes] | None:
         """Return the match of the body of a token that begins at `at`, or None."""
         return _compile(self.body).match(data, at + len(self.start), end) if data.startswith(self.start, at) else None
@@ -250,6 +265,7 @@ def _compile(body: bytes) -> re.Pattern[bytes]:
 RULES: list[_Rule] = []
 _STARTS: dict[bytes, list[_Rule]] = {}  # by the first three bytes, so that a run costs one lookup
 _TAILS: dict[bytes, list[_Rule]] = {}  # by the last four bytes: found behind other letters, as in `acme-glpat-`
+_SLASHED: list[_Rule] = []
 SURE_STARTS: dict[bytes, tuple[bytes, ...]] = {}  # by the first three bytes: beginnings that need no digit behind them
 
 
@@ -258,6 +274,8 @@ def _add_rule(rule: _Rule) -> None:
     head = rule.start[:3]
     for key in [head] if rule.start[2:] else [rule.start + b"%x" % digit for digit in range(16)]:
         _STARTS.setdefault(key, []).append(rule)
+    if rule.slash:
+        _SLASHED.append(rule)
     if not rule.alone and len(rule.start) >= _STRONG_BYTES and rule.start[-1:] in b"_-":
         _TAILS.setdefault(rule.start[-_STRONG_BYTES:], []).append(rule)
     if not rule.alone or rule.even_filler or head[2:] in (b"_", b"-"):
@@ -279,6 +297,12 @@ def find_blob_start(data: bytes, run: int) -> int:
     """Return where the base64 or the path begins of which a run is a part, at most `MAX_BLOB` bytes before it."""
     head = data[max(0, run - MAX_BLOB) : run]
     return run - len(head) + len(head.rstrip(RUN_BYTES + b"+/"))
+
+
+def skip_separators(data: bytes, run: int) -> int:
+    """Return where a run begins behind the separators before it: `-AKIA…` is a removed line of a diff."""
+    head = data[run : run + _MIN_GLUED]
+    return run + len(head) - len(head.lstrip(b"_-"))
 
 
 def skip_escape(data: bytes, at: int) -> int:
@@ -335,14 +359,16 @@ def _find_token_at(data: bytes, run: int, end: int, before: int) -> Span | None:
     """Return the token that begins at `run`. Most runs are names, so the tests are in the order of their cost."""
     begin = find_blob_start(data, run) if before in SLASHES else run
     span = _match_start(data, run) if data[run : run + 3] in _STARTS else None
+    if not span and data[run] in b"_-" and (bare := skip_separators(data, run)) < end:
+        span = _match_start(data, bare) or _match_shape(data, bare)
     if not span and (begin != run or before in _JOINTS):
         span = _match_joined(data, run, before) or (
             _match_start(data, skip_escape(data, begin)) if begin != run else None
         )
-    if not span and end - begin >= _MIN_GLUED and data[begin + 8 : begin + 9] != b"-":  # not a UUID
+    if not span and end - begin >= _MIN_GLUED and not (data[begin + 8] in b"-" and data[begin + 13] in b"-"):  # a UUID
         span = _match_inside(data, begin, end)
     if not span and ((end < len(data) and data[end] in _MARKS) or b"-us" in data[end - 5 : end]):
-        span = _match_shape(data, run)
+        span = _match_shape(data, run) or _match_inner_shape(data, run, end)
     if not span and data[begin:end].translate(None, _LETTERS):
         long = end - begin >= _MIN_MARKED or data[end : end + 1] in (b"+", b"/")
         span = (_match_signed(data, begin, end) if long else None) or _match_held(data, begin, end)
@@ -371,8 +397,19 @@ def _match_rule(data: bytes, start: int, rule: _Rule, *, glued: bool = False) ->
 
 def _is_in_hash(data: bytes, start: int) -> bool:
     """Return whether `start` is inside base64 that only happens to continue like a token: a picture, a checksum."""
-    blob = start > 0 and data[start - 1] in SLASHES and _BASE64.match(data, max(0, start - 20), start)
-    return bool(blob) or data[start - 7 : start] == b"sha256="
+    if start and data[start - 1] in SLASHES and not _has_separator(data, start):
+        return bool(_BASE64.match(data, max(0, start - 20), start)) and not is_in_path(data, start)
+    return data[start - 7 : start] == b"sha256="
+
+
+def _has_separator(data: bytes, start: int) -> bool:
+    """Return whether the beginning of a token has a sign that base64 with slashes does not have."""
+    return not data[start : start + 4].isalnum()
+
+
+def is_in_path(data: bytes, start: int) -> bool:
+    """Return whether the slash before `start` belongs to a path or a URL rather than to base64."""
+    return bool(_DIRECTORY.search(data, max(0, start - MAX_BLOB), start))
 
 
 def _match_joined(data: bytes, run: int, before: int) -> Span | None:
@@ -382,9 +419,18 @@ def _match_joined(data: bytes, run: int, before: int) -> Span | None:
         return _match_shape(data, start)
     if before in b"%" and (span := _match_encoded(data, run)):
         return span
-    if data[start : start + 3] in _STARTS and (span := _match_start(data, start)):
-        return span
-    return _match_shape(data, start) if start != run and _is_joint(data, start, run, before) else None
+    # A path, a line number or a name may stand before the token: `a.txt:12:hvs.…`.
+    starts = [start, *(sign.end() for sign in _SIGN.finditer(data, start, run))]
+    if before in SLASHES:
+        starts += [run - rule.slash for rule in _SLASHED if data.startswith(rule.start, run - rule.slash)]
+    for at in starts:
+        if data[at : at + 3] in _STARTS and (span := _match_start(data, at)) and span[1] > run:
+            return span
+    if start == run or not _is_joint(data, start, run, before):
+        return None
+    azure = data.find(b"Q~", start, run) - _BEFORE_AZURE_MARK
+    shapes = (_match_shape(data, at) for at in [*starts[:_MAX_INNER], *([azure] if azure >= 0 else [])])
+    return next(filter(None, shapes), None)
 
 
 def _is_joint(data: bytes, start: int, run: int, before: int) -> bool:
@@ -426,8 +472,11 @@ def _match_encoded(data: bytes, run: int) -> Span | None:
 def _match_inside(data: bytes, begin: int, end: int) -> Span | None:
     """Return a token that is glued to other letters: a terminal code, an instance's own prefix, a name."""
     tried = 0
-    for separator in _SEPARATOR.finditer(data, begin + 3, end):
+    for separator in _SEPARATOR.finditer(data, begin, end):
         at = separator.end()
+        for rule in _STARTS.get(data[at : at + 3], ()) if at <= begin + _MAX_GLUE else ():
+            if rule.inner and (span := _match_rule(data, at, rule, glued=rule.start[-1:] in b"_-")):
+                return span
         for rule in _TAILS.get(data[at - _STRONG_BYTES : at], ()):
             start = at - len(rule.start)
             tried += 1
@@ -440,6 +489,12 @@ def _match_inside(data: bytes, begin: int, end: int) -> Span | None:
 def _match_shape(data: bytes, start: int) -> Span | None:
     shape = _SHAPE.match(data, start, start + _MAX_BODY)
     return (start, shape.end(), str(shape.lastgroup).encode()) if shape else None
+
+
+def _match_inner_shape(data: bytes, begin: int, end: int) -> Span | None:
+    """Return a token without a fixed beginning that stands behind a separator of its run."""
+    separators = _SEPARATOR.finditer(data, begin, min(end, begin + _MAX_GLUE))
+    return next(filter(None, (_match_shape(data, separator.end()) for separator in separators)), None)
 
 
 def _match_signed(data: bytes, begin: int, end: int) -> Span | None:

@@ -17,8 +17,10 @@ from orihon.redaction.detect_tokens import (
     SURE_STARTS,
     Span,
     find_blob_start,
+    is_in_path,
     is_sure,
     skip_escape,
+    skip_separators,
 )
 
 # Each search for a word is a pass over the text. In this alphabet d, k, s and u are one letter, and so are e and t; h,
@@ -35,8 +37,9 @@ _AFTER_FLAG = (b" ", b'"', b"'", b"\\", b"=")
 _RUN = 13  # bytes of the shortest token that is recognisable on its own
 _CLASSES = bytes(120 if byte in RUN_BYTES else 32 for byte in range(256))  # x for the bytes of runs, else a space
 _LONG_RUN = b"x" * _RUN
+_LETTER_TOKEN = b"hf_"  # begins tokens without a digit, so behind a separator nothing else points to them
 _TO_DIGIT = re.compile(rb"[A-Za-z_-]*+[0-9]")
-_BLOB = re.compile(rb"[A-Za-z0-9_+/-]*")
+_BLOB = re.compile(rb"[A-Za-z0-9+/]*")
 _JOINTS = SLASHES | frozenset(b"\\%~\x1b\x9b")  # before a run: it begins with an escape, or continues something
 _JOINTS_AND_BRACKET = _JOINTS | {ord("(")}  # ESC ( B selects a character set
 
@@ -129,16 +132,23 @@ def _find_runs(data: bytes) -> list[tuple[int, int]]:
     start, end = find(_LONG_RUN), -1
     while start >= 0:
         joined, digit = start > 0 and data[start - 1] in joints, find_digit(data, start)
-        if start == end or not (digit or joined or data[start : start + 3] in SURE_STARTS):
+        if start == end or not (digit or joined or data[start : start + 3] in SURE_STARTS or data[start] in b"_-"):
             end = start + _RUN  # a name, which may continue there
         else:
             end = find(b" ", start + _RUN)
             end = len(data) if end < 0 else end
             if joined:
                 end = _examine_joined(data, start, end, runs, digit=bool(digit))
-            elif digit or is_sure(data, start):
+            elif digit or is_sure(data, start) or is_sure(data, skip_separators(data, start)):
                 runs.append((start, end))
         start = find(_LONG_RUN, end)
+    at = data.find(_LETTER_TOKEN)
+    while at >= 0:
+        if data[at - 1 : at] in (b"_", b"-") and not (runs and at < runs[-1][1]):
+            end = find(b" ", at)
+            runs.append((at, len(data) if end < 0 else end))
+        at = data.find(_LETTER_TOKEN, at + 1)
+    runs.sort()
     return runs
 
 
@@ -148,8 +158,8 @@ def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int
     if before in SLASHES:
         begin = find_blob_start(data, start)
         hook = b"hook" in data[max(0, start - 60) : start]
-        if begin <= start - MAX_BLOB and not hook:  # base64 that is too long for a token
-            return _find_blob_end(data, end)
+        if begin <= start - MAX_BLOB and not (hook or is_sure(data, start) or is_in_path(data, start)):
+            return _find_blob_end(data, end)  # base64 that is too long for a token
         digit = digit or hook
     if digit or before in b"~" or is_sure(data, start) or is_sure(data, skip_escape(data, begin)):
         runs.append((start, end))
@@ -157,8 +167,15 @@ def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int
 
 
 def _find_blob_end(data: bytes, end: int) -> int:
-    """Return where base64 ends that continues behind a run, or the next word that could announce a token."""
+    """Return where base64 ends that continues behind a run, or the next word that could announce a token.
+
+    Base64 with slashes has no `_` and no `-`. If such a sign ends it, a token may begin behind its last slash.
+    """
     blob = _BLOB.match(data, end)
     blob_end = blob.end() if blob else end
     hook = data.find(b"hook", end, blob_end)
-    return hook if hook >= 0 else blob_end
+    if hook >= 0:
+        return hook
+    if data[blob_end : blob_end + 1] in (b"_", b"-"):
+        return max(data.rfind(b"/", end, blob_end), data.rfind(b"+", end, blob_end), end - 1) + 1
+    return blob_end
