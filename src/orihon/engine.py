@@ -156,6 +156,7 @@ class Engine:
         A queued task is started. Only then can options that it was created with still change, such as its `tools`.
         """
         check_option_names(options)
+        options = {name: value for name, value in options.items() if value is not None}
         row = self.row(uuid)
         self.trail.looked("task", uuid=row.uuid, read=["everything"])
         lease = self.store.lease(row.uuid)

@@ -192,7 +192,7 @@ def test_an_ending_that_was_begun_is_finished(engine, url):
     """Who dies while a task ends has ended it."""
     enqueue(engine, KEY, JOB, uuid="a")
     in_another_process(
-        url, "task = engine.resume('a')\ntask.add('user', 'Go.')\ntask.event('note', ending={'status': 'completed'})"
+        url, "task = engine.resume('a')\ntask.add('user', 'Go.')\ntask.writer.note(ending={'status': 'completed'})"
     )
     assert [one.row.status for one in recover(engine)] == ["completed"]
     assert Ending("completed").status == engine.row("a").status

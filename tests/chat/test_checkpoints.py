@@ -251,7 +251,7 @@ class TestRestoring:
             found.undo(again.task.log.view.undoable[-1].event)
             again.task.undo()
             assert files(work) == {"basket.py": "total = 2\n", "new.py": "x"}
-        talk.task.row = again.task.row  # another process has the lease
+        talk.task.writer.row = again.task.row  # another process has the lease
 
     @pytest.mark.parametrize("says", [True, False])
     def test_an_interrupted_restore_is_given_up_if_the_user_went_on(self, engine, checkpoints, monkeypatch, says):
@@ -271,7 +271,7 @@ class TestRestoring:
             open_checkpoints(again)
             assert files(talk.workspace) == before
             assert texts(again)[:2] == ["One", "Two"]
-        talk.task.row = again.task.row  # another process has the lease
+        talk.task.writer.row = again.task.row  # another process has the lease
 
     def test_diff(self, checkpoints):
         assert "-total = 1\n+total = 2" in checkpoints.diff("1")

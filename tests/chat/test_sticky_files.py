@@ -159,7 +159,7 @@ def test_context_message_length_is_remembered(sticky, task, place, monkeypatch):
     sticky.add("a.md")
     task.add("user", "Hello.")
     assert sticky.length == len(head(task))
-    monkeypatch.setattr(task.log.stickies, "listed", None)  # rendering would fail
+    monkeypatch.setattr(task.log._sticky, "list_at", None)  # rendering would fail
     assert sticky.length == len(head(task))
 
 

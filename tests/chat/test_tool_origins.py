@@ -19,7 +19,7 @@ from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from orihon.chat.files import group_by_origin
 from orihon.context.repair import DUMMY
 from orihon.settings.schema import McpServer, Settings
-from orihon.task.config import name_of
+from orihon.task.config import tool_name
 
 KEY = orihon.TaskKey.parse("local/issue/1")
 SERVER = str(Path(__file__).parent.parent / "support" / "mcp_server.py")
@@ -34,7 +34,7 @@ def box(tmp_path_factory):
 
 
 def names(schemas):
-    return [name_of(schema) for schema in schemas]
+    return [tool_name(schema) for schema in schemas]
 
 
 def sorted_for(box, tools):

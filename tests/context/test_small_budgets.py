@@ -159,7 +159,7 @@ def test_sticky_files_that_cost_nothing(tokens):
 
 def test_the_room_of_sticky_files():
     """No room, or less, shows nothing."""
-    head = Head(Desk().stickies().texts(Desk().view.state, "en").sticky.entries)
+    head = Head(Desk().sticky_texts().texts(Desk().view.state, "en").sticky.entries)
     for room in (-9, 0, 1):
         assert head.within(room).text == ""
 

@@ -94,7 +94,7 @@ def test_each_prefix_can_go_on(tmp_path, memory, name):
             with orihon.open("memory:", settings=Settings()) as engine:
                 begun = engine.start(TaskKey.local("prefix"))
                 for message in log[:length]:
-                    begun.lease.append(message)
+                    begun.writer.lease.append(message)
                 begun.pause()
                 going_on = engine.resume(begun.uuid)
                 window = going_on.window()

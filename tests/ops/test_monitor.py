@@ -57,7 +57,7 @@ def test_the_limits(authorized):
         a_run(authorized.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
     engine = Engine(authorized.store, settings())
     for _ in range(2):
-        engine.start(KEY, queued=True).lease.close()
+        engine.start(KEY, queued=True).writer.lease.close()
     running = engine.start(KEY)
     running.add("user", "hello")
     assert levels(check_store(authorized, settings(backlog=2))) == {}

@@ -26,7 +26,7 @@ def test_what_waits_or_is_paused_is_stopped_at_once(url):
         task.add("user", "Wait for me.")
         task.pause()
         queued = engine.start("local/issue/b", user="alice", queued=True)
-        queued.lease.close()
+        queued.writer.lease.close()
     assert said("stop", task.uuid, "--reason", "done by hand", url=url) == f"{task.uuid} is stopped.\n"
     assert json.loads(said("stop", queued.uuid, "--json", url=url)) == {
         "uuid": queued.uuid, "status": "stopped", "asked": False,

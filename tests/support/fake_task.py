@@ -10,7 +10,7 @@ from orihon.context.view import View, step
 from orihon.context.window import compose
 from orihon.ingest import Sanitiser
 from orihon.records import Event, Message
-from orihon.task.sticky import Stickies, version
+from orihon.task.sticky import FileVersion, StickyTexts
 from orihon.tokens import counter
 
 
@@ -47,20 +47,20 @@ class Desk:
 
     def stick(self, files, room=1_000_000):
         """The sticky files are these now, by path and text."""
-        made = [version(path, text, sanitiser=Sanitiser(), counter=self.counter) for path, text in files.items()]
+        made = [FileVersion.make(path, text, sanitiser=Sanitiser(), counter=self.counter) for path, text in files.items()]
         self.files |= {one.file.sha256: one.text for one in made}
         listed = StickyList(tuple(one.file for one in made), room=room, at_once=not self.sent)
         return self.event("sticky", **msgspec.to_builtins(listed))
 
-    def stickies(self):
-        made = Stickies(self, "")
+    def sticky_texts(self):
+        sticky = StickyTexts(self, "")
         for event in self.events:
-            made.take(event)
-        return made
+            sticky.remember(event)
+        return sticky
 
     def listed(self):
         """The sticky files now."""
-        return self.stickies().listed(self.view.state.sticky)
+        return self.sticky_texts().list_at(self.view.state.sticky)
 
     def blob(self, _, sha256):
         return self.files[sha256].encode()
@@ -81,7 +81,7 @@ class Desk:
 
     def window(self):
         self.sent = True
-        sticky, given = self.stickies().texts(self.view.state, "en"), self.texts
+        sticky, given = self.sticky_texts().texts(self.view.state, "en"), self.texts
         texts = msgspec.structs.replace(sticky, summary=given.summary, snapshot=given.snapshot, note=given.note)
         composed = compose(
             self.view, self.read, len(self.log), budget=self.budget, counter=self.counter, texts=texts,

@@ -23,7 +23,7 @@ from orihon.stores.jsonl.store import JsonlLease, JsonlStore
 from orihon.stores.sql import database
 from orihon.stores.sql.sqlite import SqliteStore
 from orihon.stores.sql.sqlite_lease import SqliteLease
-from orihon.task.summaries import ASIDE_KEY
+from orihon.task.summaries import TANGENT_KEY
 from support.replies import KEY, TOOLS, saying
 
 EARLIER, UUID = "00000000-earlier", "11111111-scripted"
@@ -76,7 +76,7 @@ class Stored(NamedTuple):
         opened = [event.after for event in self.events if event.type == "tangent"]
         if len(opened) == self.count("end"):
             return False
-        return any(key.startswith(ASIDE_KEY) and seq > opened[-1] for key, seq in self.keys.items())
+        return any(key.startswith(TANGENT_KEY) and seq > opened[-1] for key, seq in self.keys.items())
 
     def pinned(self, seq):
         return any(event.type == "pin" and event.data["seq"] == seq for event in self.events)

@@ -304,7 +304,7 @@ def test_a_queued_task_is_started_when_it_is_first_taken(url, caplog):
 
     with orihon.open(url, settings=Settings(), hooks=[Ear()]) as engine:
         queued = engine.start(KEY, queued=True)
-        queued.lease.close()
+        queued.writer.lease.close()
         assert engine.row(queued.uuid).status == "pending"
         assert heard == []
         with engine.resume(queued.uuid, tools=TOOLS) as task:

@@ -291,7 +291,7 @@ def test_no_field_fills_the_window(engine, said):
         check(task.window())
     task.add("user", "Go on.")
     check(task.window())
-    assert HUGE in "".join(str(message) for message in map(task.log.everything, engine.read(task.uuid).messages()))
+    assert HUGE in "".join(str(message) for message in map(task.log.load_all, engine.read(task.uuid).messages()))
     task.close()
 
 

@@ -240,7 +240,7 @@ def moves(task):
 
 def check_resume(player, figures):
     before = seen(player.task)
-    if player.task._unanswered() and moves(player.task):
+    if player.task._calls.unanswered() and moves(player.task):
         return  # what is said of calls that were lost is one message more: others are chosen, and another state shown
     player.crash()
     after = seen(player.task)

@@ -59,9 +59,9 @@ def said(api: str, items: Items) -> Said:
 
 def _recognise(value: dict[str, Any]) -> str:
     marks = {
-        "openai": isinstance(value.get("choices"), list),
-        "responses": isinstance(value.get("output"), list),
-        "anthropic": value.get("type") == "message" and isinstance(value.get("content"), list),
+        "openai": isinstance(value.get("choices"), list | tuple),
+        "responses": isinstance(value.get("output"), list | tuple),
+        "anthropic": value.get("type") == "message" and isinstance(value.get("content"), list | tuple),
         "gemini": "candidates" in value or "promptFeedback" in value,
         "ollama": isinstance(value.get("message"), dict) and "done" in value,
     }
@@ -69,17 +69,24 @@ def _recognise(value: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Builtins under the names of the wire."""
+    """Return builtins under the names of the wire."""
+    try:
+        return msgspec.to_builtins(value, builtin_types=(bytes,))
+    except TypeError:  # it holds an object of an SDK, or a subclass of a builtin
+        return _unwrap(value)
+
+
+def _unwrap(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, str | bytes | int | float | Enum | None):
         return unwrapped(value)
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _unwrap(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_unwrap(item) for item in value]
     if hasattr(value, "__dict__") and not isinstance(value, type):
-        return _plain({key: item for key, item in vars(value).items() if not key.startswith("_")})
+        return _unwrap({key: item for key, item in vars(value).items() if not key.startswith("_")})
     return value
 
 
