@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +40,7 @@ def current_owner() -> Owner:
 @functools.lru_cache(maxsize=1)
 def _describe_process(process_id: int) -> Owner:
     return Owner(
-        hostname=socket.gethostname(),
+        hostname=os.uname().nodename,
         boot_id=_boot_id(),
         process_id=process_id,
         started=_start_time(process_id) or "?",
@@ -51,7 +50,7 @@ def _describe_process(process_id: int) -> Owner:
 
 def is_alive(owner: Owner) -> bool | None:
     """Return whether a process still runs; None if that cannot be known from here."""
-    if owner.hostname != socket.gethostname():
+    if owner.hostname != os.uname().nodename:
         return None
     if owner.boot_id != _boot_id():
         return False
