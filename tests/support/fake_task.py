@@ -47,7 +47,9 @@ class Desk:
 
     def stick(self, files, room=1_000_000):
         """The sticky files are these now, by path and text."""
-        made = [FileVersion.make(path, text, sanitiser=Sanitiser(), counter=self.counter) for path, text in files.items()]
+        made = [
+            FileVersion.make(path, text, sanitiser=Sanitiser(), counter=self.counter) for path, text in files.items()
+        ]
         self.files |= {one.file.sha256: one.text for one in made}
         listed = StickyList(tuple(one.file for one in made), room=room, at_once=not self.sent)
         return self.event("sticky", **msgspec.to_builtins(listed))
