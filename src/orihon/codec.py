@@ -86,7 +86,7 @@ _LONE_ESCAPE = re.compile(
 
 def now() -> str:
     """Return the current time as it is stored."""
-    return format_time(datetime.now(UTC))
+    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def format_time(moment: datetime) -> str:

@@ -1,10 +1,10 @@
 """The one gate that every string passes before it is stored, logged, exported or shown: cleaned and masked.
 
 A store calls `Sanitiser.record` on every record before its first byte is written, so windows, summaries, exports
-and searches are made of masked text. The gate walks the fields of a record by their types: a new field of text is
-masked without a line here, and a field of a type that the gate does not know is an error. What passes unmasked is
-exempt by its form, not by its name: numbers, the words of a `Literal`, our own timestamps and SHA-256 sums. Pictures,
-archives and the files of checkpoints are not masked, on purpose.
+and searches are made of masked text. `FIELDS` lists every field of a record that can hold text; a test compares it with
+the types of the records. What passes unmasked is exempt by its form, not by its name: numbers, the words of a
+`Literal`, our own timestamps and SHA-256 sums. Pictures, archives and the files of checkpoints are not masked, on
+purpose.
 
 An id that holds a secret becomes `[KIND]-tag`. The tag is a keyed hash of the id (BLAKE2b, a MAC) under a random key of
 the store. Equal ids get equal tags in every process that opens the store, so a call and its result still pair up,
@@ -21,7 +21,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -50,10 +50,12 @@ from orihon.records import (
     Metadata,
     Native,
     Part,
+    PlanEntry,
     Record,
     Summary,
     TaskRow,
     ToolCall,
+    Usage,
 )
 from orihon.redaction import MASKS, KnownSecrets, mask, mask_value, masks_in
 from orihon.settings.schema import Settings
@@ -70,7 +72,6 @@ _LONGEST_PLAIN, _MOST_PLAIN = 200, 4096  # characters of an id that is remembere
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")  # no digit, so that no tag looks like a secret
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_NONE, _STRUCT = type(None), type(Record)
 
 
 class Sanitiser:
@@ -147,7 +148,7 @@ class Sanitiser:
     def record(self, record: R) -> R:
         """Return a record as it may be stored: the same object when there was nothing to clean or to hide."""
         changes: dict[str, Any] = {}
-        for name, (way, kind) in _ways(type(record)).items():
+        for name, way, kind in _WAYS[type(record)]:
             value = getattr(record, name)
             if value and isinstance(value, kind):  # what is of another kind is refused by the codec
                 admitted = way(self, value)
@@ -162,9 +163,12 @@ class Sanitiser:
 
     def row_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return changes of a task's row as they may be stored."""
-        ways = _ways(TaskRow)
-        texts = {name: value for name, value in changes.items() if name in ways and value and isinstance(value, str)}
-        return {**changes, **{name: ways[name][0](self, text) for name, text in texts.items()}}
+        ways = FIELDS[TaskRow]
+        admitted = dict(changes)
+        for name, value in changes.items():
+            if value and name in ways and isinstance(value, str):
+                admitted[name] = ways[name](self, value)
+        return admitted
 
     def _id(self, text: str, kinds: frozenset[str] | None) -> str:
         clean = clean_text(text)
@@ -255,73 +259,77 @@ def _each(way: Way) -> Way:
     return admit
 
 
-# the fields whose way does not follow from their type: ids above all, which stay unique
-WAYS: dict[tuple[type[Record], str], Way | None] = {
-    (Blob, "sha256"): _sha256,
-    (Call, "arguments"): Sanitiser.arguments,
-    (Call, "id"): Sanitiser.id,
-    (Call, "name"): Sanitiser.id,
-    (Event, "type"): Sanitiser.id,
-    (Fold, "arguments"): _by_call,
-    (Message, "content"): _content,
-    (Message, "key"): Sanitiser.id,
-    (Message, "model"): Sanitiser.id,
-    (Message, "native"): _native,
-    (Message, "tool_call_id"): Sanitiser.id,
-    (Message, "tool_name"): Sanitiser.id,
-    (Metadata, "user"): Sanitiser.user,
-    (Native, "api"): Sanitiser.id,
-    (Native, "model"): Sanitiser.id,
-    (Part, "data"): None,  # what it is depends on the other fields; see `Sanitiser.record`
-    (Part, "media_type"): Sanitiser.id,
-    (Part, "type"): Sanitiser.id,
-    (Part, "url"): _url,
-    (Summary, "model"): Sanitiser.id,
-    (TaskRow, "last_activity"): Sanitiser.id,
-    (TaskRow, "linked_key"): Sanitiser.key_text,
-    (TaskRow, "task_key"): Sanitiser.key_text,
-    (TaskRow, "user"): Sanitiser.user,
-    (ToolCall, "call_id"): Sanitiser.id,
-    (ToolCall, "tool"): Sanitiser.id,
+_each_record = _each(Sanitiser.record)
+
+# How each field that can hold text is admitted. A field of numbers, or of the words of a `Literal`, is not listed.
+_ANY: dict[str, Way] = {"unknown": Sanitiser.value}
+FIELDS: dict[type[Record], dict[str, Way]] = {
+    Blob: {"sha256": _sha256},
+    Part: {
+        "type": Sanitiser.id,
+        "text": Sanitiser.text,
+        "media_type": Sanitiser.id,
+        "name": Sanitiser.text,
+        "url": _url,
+        "blob": Sanitiser.record,
+    },  # and `data`, whose meaning depends on the other fields; see `Sanitiser.record`
+    Call: {
+        "id": Sanitiser.id,
+        "name": Sanitiser.id,
+        "arguments": Sanitiser.arguments,
+        "blob": Sanitiser.record,
+    },
+    Usage: {},
+    Native: {"api": Sanitiser.id, "model": Sanitiser.id, "items": Sanitiser.value},
+    Metadata: {
+        "uuid": Sanitiser.text,
+        "task_key": Sanitiser.key,
+        "created_at": _time,
+        "hostname": Sanitiser.text,
+        "config": Sanitiser.value,
+        "user": Sanitiser.user,
+    },
+    Message: {
+        "tool_name": Sanitiser.id,
+        "tool_call_id": Sanitiser.id,
+        "content": _content,
+        "tool_calls": _each_record,
+        "blob": Sanitiser.record,
+        "native": _native,
+        "model": Sanitiser.id,
+        "usage": Sanitiser.record,
+        "key": Sanitiser.id,
+        "timestamp": _time,
+    },
+    Summary: {"summary": Sanitiser.text, "model": Sanitiser.id, "timestamp": _time},
+    Fold: {"text": Sanitiser.text, "arguments": _by_call, "timestamp": _time},
+    ToolCall: {
+        "tool": Sanitiser.id,
+        "args": Sanitiser.value,
+        "result": Sanitiser.value,
+        "error": Sanitiser.text,
+        "timestamp": _time,
+        "call_id": Sanitiser.id,
+    },
+    Event: {"type": Sanitiser.id, "data": Sanitiser.value, "timestamp": _time},
+    PlanEntry: {"task_uuid": Sanitiser.text, "data": Sanitiser.value, "timestamp": _time},
+    TaskRow: {
+        **dict.fromkeys(("uuid", "task_source", "owner", "repo", "task_type", "task_id", "hostname"), Sanitiser.text),
+        **dict.fromkeys(("llm_provider", "model", "error_message", "reason", "final_summary"), Sanitiser.text),
+        **dict.fromkeys(("handoff", "lease_owner"), Sanitiser.text),
+        **dict.fromkeys(("created_at", "started_at", "completed_at", "updated_at", "heartbeat_at"), _time),
+        "user": Sanitiser.user,
+        "task_key": Sanitiser.key_text,
+        "linked_key": Sanitiser.key_text,
+        "last_activity": Sanitiser.id,
+    },
 }
-
-
-@functools.cache  # msgspec resolves the types from text, which takes 0.4 ms
-def _ways(kind: type[Record]) -> dict[str, tuple[Way, type]]:
-    """How each field of a record that can hold text is admitted, and of what kind its values are."""
-    found = {field.name: _way_of_field(kind, field) for field in msgspec.structs.fields(kind)}
-    return {name: (way, _KINDS.get(way, object)) for name, way in found.items() if way is not None}
-
-
-def _way_of_field(kind: type[Record], field: msgspec.structs.FieldInfo) -> Way | None:
-    if (kind, field.name) in WAYS:
-        return WAYS[kind, field.name]
-    return _time if field.name == "timestamp" or field.name.endswith("_at") else _way_of(field.type)
-
-
-def _way_of(given: Any) -> Way | None:
-    """How a value of a type is admitted; None when it holds no text."""
-    origin, inner = get_origin(given), [one for one in get_args(given) if one is not _NONE]
-    if given in _NUMBERS or origin is Literal or (origin is tuple and not any(map(_way_of, inner))):
-        return None
-    if given in _WHOLE or origin is dict or inner == [Any]:
-        way: Way | None = _WHOLE.get(given, Sanitiser.value)
-        return way
-    if isinstance(given, _STRUCT) and issubclass(given, Record):
-        return Sanitiser.record
-    if origin is list:
-        way = _way_of(inner[0])
-        return None if way is None else _each(way)
-    if origin is Annotated or len(inner) == 1:  # with its bounds, or None
-        return _way_of(inner[0])
-    raise TypeError(f"the sanitiser has no way for {given}")
-
-
-_NUMBERS = frozenset((int, float, bool))
-_KINDS: dict[Way, type] = {Sanitiser.key: TaskKey} | dict.fromkeys(
-    (Sanitiser.text, Sanitiser.id, Sanitiser.user, Sanitiser.key_text, Sanitiser.arguments, _time, _sha256, _url), str
-)
-_WHOLE: dict[Any, Way] = {str: Sanitiser.text, Any: Sanitiser.value, TaskKey: Sanitiser.key}
+_OF_TEXT = (Sanitiser.text, Sanitiser.id, Sanitiser.user, Sanitiser.key_text, Sanitiser.arguments, _time, _sha256, _url)
+_TYPES: dict[Any, type] = {Sanitiser.key: TaskKey, Sanitiser.record: Record, **dict.fromkeys(_OF_TEXT, str)}
+_WAYS = {
+    kind: tuple((name, way, _TYPES.get(way, object)) for name, way in (fields | _ANY).items())
+    for kind, fields in FIELDS.items()
+}
 
 
 def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:

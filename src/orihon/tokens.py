@@ -297,6 +297,8 @@ _TAILS: Final = bytes(range(0x80, 0xC0))
 
 def _estimate(text: str) -> int:
     """Weigh a text; of a long one every other block, because its halves are alike and the time is not."""
+    if len(text) <= PIECE_CHARS:
+        return ceil(_weigh(text)) if text else 0
     sample = text
     if len(text) > SAMPLED_CHARS:
         sample = "".join([text[i : i + BLOCK_CHARS] for i in range(0, len(text), 2 * BLOCK_CHARS)])

@@ -58,14 +58,15 @@ def said(api: str, items: Items) -> Said:
 
 
 def _recognise(value: dict[str, Any]) -> str:
-    marks = {
-        "openai": isinstance(value.get("choices"), list | tuple),
-        "responses": isinstance(value.get("output"), list | tuple),
-        "anthropic": value.get("type") == "message" and isinstance(value.get("content"), list | tuple),
-        "gemini": "candidates" in value or "promptFeedback" in value,
-        "ollama": isinstance(value.get("message"), dict) and "done" in value,
-    }
-    return next((name for name, fits in marks.items() if fits), "")
+    if isinstance(value.get("choices"), list | tuple):
+        return "openai"
+    if isinstance(value.get("output"), list | tuple):
+        return "responses"
+    if value.get("type") == "message" and isinstance(value.get("content"), list | tuple):
+        return "anthropic"
+    if "candidates" in value or "promptFeedback" in value:
+        return "gemini"
+    return "ollama" if isinstance(value.get("message"), dict) and "done" in value else ""
 
 
 def _plain(value: Any) -> Any:
@@ -260,9 +261,9 @@ def _openai_usage(usage: dict[str, Any] | None, given: str, made: str, details: 
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """A sum; a number that is none counts as nothing, for the reply is worth more than its figures."""
-    found = (usage.get(name) for name in names)
-    return sum(int(number) for number in found if isinstance(number, int | float) and 0 < number < MOST)
+    """Return the sum of some figures; one that is not a number counts as 0."""
+    numbers = map(usage.get, names)
+    return sum([int(number) for number in numbers if isinstance(number, int | float) and 0 < number < MOST])
 
 
 def _without_nulls(items: Items | None) -> Items:

@@ -105,8 +105,8 @@ class _Desk:
         covered = view.state.summary.ranges if view.state.summary else ()
         self.visible = number_ranges.upto(without(view.state.ranges, covered), last)
         self.always = shelf.always or self._always(view.state.held)
-        if any(message.role == "user" for message in self.always.values()):  # before the first request it may change
-            shelf.always = self.always
+        if not shelf.always and any(message.role == "user" for message in self.always.values()):
+            shelf.always = self.always  # before the first request it may change
 
     # which messages
 

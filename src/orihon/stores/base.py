@@ -416,9 +416,11 @@ class Lease(ABC):
 
         Records that were appended since the last change are counted in the same step.
         """
-        given, uncounted, self._uncounted = add or {}, self._uncounted, {}
-        names = [name for name in given | uncounted if name not in changes]
-        increments = {name: given.get(name, 0) + uncounted.get(name, 0) for name in names}
+        uncounted, self._uncounted = self._uncounted, {}
+        increments = dict(add or {})
+        for name, number in uncounted.items():
+            if name not in changes:
+                increments[name] = increments.get(name, 0) + number
         messages = self.last(Message)
         counted = {} if messages == self._row_messages else {"message_count": messages}
         try:

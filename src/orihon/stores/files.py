@@ -270,9 +270,10 @@ def get_identity(found: os.stat_result) -> tuple[int, int]:
 def find_identity(path: str, dir_fd: int | None = None) -> tuple[int, int] | None:
     """Return the identity of the file at a path; None if there is none."""
     try:
-        return get_identity(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
+        found = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return found.st_dev, found.st_ino
 
 
 def exists(name: str, dir_fd: int) -> bool:

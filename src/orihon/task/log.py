@@ -91,8 +91,8 @@ class TaskLog:
     def read(self, first: int, last: int) -> Iterator[Message]:
         """Yield the messages in a range, with their full texts."""
         if first >= next(iter(self._recent), self.last + 1):
-            recent = (self._recent.get(seq) for seq in range(first, min(last, self.last) + 1))
-            return (self._inline(message) for message in recent if message is not None)
+            numbers = filter(self._recent.__contains__, range(first, min(last, self.last) + 1))
+            return map(self._inline, map(self._recent.__getitem__, numbers))
         return map(self._inline, self.store.read(self.uuid, Message, first=first, last=last))
 
     def backwards(self, ranges: Ranges) -> Iterator[Message]:
@@ -348,4 +348,4 @@ def _with_tail(composed: Composed, tail: Message) -> Composed:
 def _size(message: Message) -> int:
     content = message.content
     text = content if isinstance(content, str) else "".join(part.text or part.data or "" for part in content)
-    return len(text) + sum(len(call.arguments) for call in message.tool_calls) + 512
+    return len(text) + sum([len(call.arguments) for call in message.tool_calls]) + 512

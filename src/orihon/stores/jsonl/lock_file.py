@@ -17,7 +17,6 @@ import logging
 import os
 import weakref
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -72,9 +71,17 @@ class Guard:
 
     def lock(self) -> None:
         """Wait until no other process is inside."""
-        take = partial(fcntl.flock, self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
-            self.backoff.call(take, should_retry=lambda error: isinstance(error, BlockingIOError))
+            self._take()
+        except BlockingIOError:
+            self._wait()
+
+    def _take(self) -> None:
+        fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _wait(self) -> None:
+        try:
+            self.backoff.call(self._take, should_retry=lambda error: isinstance(error, BlockingIOError))
         except BlockingIOError:
             raise StoreUnavailable("Another process is in the middle of a write and does not go on.") from None
 

@@ -181,7 +181,8 @@ class Database:
         self._check_process()
         durable = durable or self.durable
         with self.lock, translated(self.path, writing=True):
-            self._roll_back()  # Ctrl-C may have come before the last one could be
+            if self.connection.in_transaction:
+                self._roll_back()  # Ctrl-C came before the last one was rolled back
             done = self._done(work)
             if durable:
                 self._sync()
