@@ -1,8 +1,9 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Writes the pages that are made from the code: `python docs/generate.py`."""
+"""Write the pages that are generated from the code: `python docs/generate.py`."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 from pathlib import Path
 from types import UnionType
@@ -29,22 +30,22 @@ HERE = Path(__file__).parent
 INTRODUCTION = """\
 # Settings
 
-Made by `make docs` from `src/orihon/settings.py`.
+`make docs` generates this page from `src/orihon/settings/schema.py`.
 
-Orihon reads `config.yaml` in the working directory, if there is one; every setting has a default.
-`config.example.yaml` shows the same settings as a file.
+Orihon reads `config.yaml` in the working directory, if it exists. Every setting has a default. `config.example.yaml`
+shows the same settings as a file.
 
-- The environment beats the file, and the file beats the defaults. An empty variable counts as not set.
-- `${NAME}` inside a text is replaced by a variable of the environment; `$${NAME}` stays as `${NAME}`. A missing
-  variable is an error, except in an `api_key` or a `token`, which is then unset.
-- Unknown keys, doubled keys, wrong types and values out of range are errors, and all of them are told at once.
-  YAML aliases and tags are refused. A file may have 1 MB.
-- Secrets are shown as `[hidden]`, and so are credentials inside a URL.
+- The environment overrides the file, and the file overrides the defaults. An empty variable counts as unset.
+- `${NAME}` inside a text is replaced by the environment variable; `$${NAME}` stays as `${NAME}`. A missing variable is
+  an error, except in an `api_key` or a `token`, which is then unset.
+- Unknown keys, duplicate keys, wrong types and values out of range are errors. All of them are reported together.
+  YAML aliases and tags are refused. The file may have 1 MB.
+- Secrets, and credentials inside a URL, are shown as `[hidden]`.
 """
 
 
 def settings_page() -> str:
-    """`settings.md`: each setting, what is allowed, its default and its meaning."""
+    """Return `settings.md`: each setting with its allowed values, its default and its meaning."""
     return "\n".join([INTRODUCTION, *_environment(), *_sections(Settings(), "")]) + "\n"
 
 
@@ -56,7 +57,7 @@ def _environment() -> Iterator[str]:
 def _sections(section: Section, path: str) -> Iterator[str]:
     own = [setting for setting in each(section) if "." not in setting.path]
     if own:
-        yield f"\n## `{path}`\n\n{section.__doc__}\n" if path else "\n## Outside of any section\n"
+        yield f"\n## `{path}`\n\n{section.__doc__}\n" if path else "\n## Outside any section\n"
         yield "| setting | allowed | default | meaning |\n|---|---|---|---|"
     yield from map(_row, own)
     for setting in own:
@@ -87,26 +88,27 @@ def _default(value: object) -> str:
 
 
 CLI_INTRODUCTION = """\
-# The command
+# Commands
 
-Made by `make docs` from the commands themselves.
+`make docs` generates this page from the commands. `orihon COMMAND --help` prints the same text.
 
-`orihon COMMAND --help` says what stands here. Exit codes: 0 when it went well, 2 for what cannot be understood or is
-not allowed, 3 for the store, 4 for the window, 5 for a run, 1 where a check found something, 130 after Ctrl-C, and 70
-for what nobody expected. With `--debug` before the command a traceback shows where an error came from.
+**Exit codes.** 0 means success. 1 means that `doctor` found a problem or a check of `demo` failed. 2 is a usage error
+or a refused access, 3 an error of the store, 4 of the window, 5 of a run. 130 follows Ctrl-C, 70 is unexpected;
+`--debug` before the command prints its traceback. Every other error is one sentence and a hint. `monitor` has codes of
+its own.
 
-**Who asks.** On one machine the owner of the files sees everything. A service that reads for others says for whom by
-`ORIHON_USER`. If `access.tokens` are configured, nothing but `ORIHON_TOKEN` counts, and without it there is no access.
-A user sees that user's tasks; users in `access.admins` see all. Each look, and each refusal, is written to the audit.
-[Access](access.md) says what this protects and what it does not.
+**Users.** On one machine the owner of the files sees everything. A service that reads for other users names the user in
+`ORIHON_USER`. If `access.tokens` are configured, only `ORIHON_TOKEN` counts, and without it there is no access. A user
+sees that user's tasks; users in `access.admins` see all tasks. Every access and every refusal is written to the audit.
+[Access](access.md) describes what this protects and what it does not.
 
-**Language.** Durations are shown as `15m 23s`, or as `15分23秒` where `LC_ALL`, `LC_MESSAGES` or `LANG` begins with
-`ja`, or with `--lang ja`. Times are those of this machine's clock; `--json` gives them as they are stored, in UTC.
+**Language.** Durations are shown as `15m 23s`, or as `15分23秒` with `--lang ja`, or if `LC_ALL`, `LC_MESSAGES` or
+`LANG` begins with `ja`. Times are in the local time zone; `--json` gives them as they are stored, in UTC.
 
-**Programs.** What `--json` prints is kept stable: fields may be added, none is renamed or removed. Of a list, one
-object per line is printed as soon as it is known. Characters that steer a terminal, or cannot be seen, are escaped.
+**Programs.** The output of `--json` is stable: fields may be added, none is renamed or removed. A list is printed as
+one object per line, each as soon as it is available. Invisible and control characters are escaped.
 
-**Completion.** To have the shell complete commands, options and the ids of tasks, put this into `~/.bashrc`,
+**Completion.** To complete commands, options and task ids in your shell, put one of these lines into `~/.bashrc`,
 `~/.zshrc` or `~/.config/fish/completions/orihon.fish`:
 
     eval "$(_ORIHON_COMPLETE=bash_source orihon)"    # bash 4.4 or newer
@@ -126,12 +128,12 @@ OBJECTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 
 
 def cli_page() -> str:
-    """`cli.md`: each command with its help, its examples, its options, and what it prints for programs."""
+    """Return `cli.md`: each command with its help, examples, options and `--json` output."""
     context = click.Context(cli, info_name="orihon", **cli.context_settings)
     commands = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
     listed = [f"| [`orihon {name}`](#orihon-{name}) | {COMMANDS[name]} |" for name, _ in commands]
     sections = [line for name, command in commands if command is not None for line in _command(context, name, command)]
-    return "\n".join([CLI_INTRODUCTION, "| command | what |", "|---|---|", *listed, *sections]) + "\n"
+    return "\n".join([CLI_INTRODUCTION, "| command | purpose |", "|---|---|", *listed, *sections]) + "\n"
 
 
 def _command(parent: click.Context, name: str, command: click.Command) -> Iterator[str]:
@@ -146,19 +148,21 @@ def _command(parent: click.Context, name: str, command: click.Command) -> Iterat
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
         if record is not None:
             yield f"| `{record[0].replace('|', chr(92) + '|')}` | {record[1].replace('|', chr(92) + '|')} |"
-    for place, kind in enumerate(OBJECTS.get(name, ())):
+    for index, kind in enumerate(OBJECTS.get(name, ())):
         about = (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        yield f"\n{'`--json` prints' if not place else 'Inside,'} {about[0].lower()}{about[1:]}:\n"
+        yield f"\n{'`--json` prints' if not index else 'Inside,'} {about[0].lower()}{about[1:]}:\n"
         fields = [field for field in msgspec.structs.fields(kind) if field.name != "unknown"]
         listed = ", ".join(f"`{field.encode_name}` ({_kind(field.type)})" for field in fields)
         left_out = (
-            " What has its default (0, false, null, empty) is left out." if kind.__struct_config__.omit_defaults else ""
+            " Fields with their default (0, false, null, empty) are left out."
+            if kind.__struct_config__.omit_defaults
+            else ""
         )
         yield f"{listed}.{left_out}"
 
 
 def _kind(kind: object) -> str:
-    """A type in the words of JSON."""
+    """Return the name of a type in JSON."""
     names = {str: "text", int: "number", float: "number", bool: "true or false", type(None): "null"}
     if get_origin(kind) is Annotated:
         return _kind(get_args(kind)[0])
@@ -171,6 +175,39 @@ def _kind(kind: object) -> str:
     return names.get(kind, "object") if isinstance(kind, type) else "object"
 
 
+MODULES_INTRODUCTION = """\
+# Modules
+
+`make docs` generates this page from the docstrings of the modules. [Architecture](architecture.md) shows how the
+packages depend on each other.
+"""
+PACKAGE = HERE.parent / "src" / "orihon"
+
+
+def modules_page() -> str:
+    """Return `modules.md`: each package and module with the first line of its docstring."""
+    packages: dict[Path, list[Path]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "sample" not in path.parts:  # the files of the demo
+            packages.setdefault(path.parent, []).append(path)
+    return "\n".join([MODULES_INTRODUCTION, *(line for item in packages.items() for line in _package(*item))]) + "\n"
+
+
+def _package(directory: Path, modules: list[Path]) -> Iterator[str]:
+    yield f"## {'.'.join(directory.relative_to(PACKAGE.parent).parts)}\n\n{_first_line(directory / '__init__.py')}\n"
+    others = [path for path in modules if path.name != "__init__.py"]
+    if others:
+        yield "| module | purpose |\n|---|---|"
+        yield from (f"| `{path.name}` | {_first_line(path).replace('|', chr(92) + '|')} |" for path in others)
+        yield ""
+
+
+def _first_line(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
 if __name__ == "__main__":
     (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (HERE / "modules.md").write_text(modules_page(), encoding="utf-8")
     (HERE / "settings.md").write_text(settings_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/care.md does what it says: every command in it is run, in its order, and says what stands there."""
+"""Every command of docs/maintenance.md is run, in order, and prints what the page says."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
 from support.past_runs import a_run
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "care.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "maintenance.md"
 ANYTHING = "…"
 
 
