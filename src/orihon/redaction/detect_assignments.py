@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from orihon.redaction.detect_logins import find_connection_around, find_stored_secrets
+from orihon.redaction.detect_logins import find_connection_around, find_logins, find_stored_secrets
 from orihon.redaction.detect_tokens import ESCAPE_SIGNS, NAME_BYTES, Span, skip_escape
 from orihon.redaction.entropy import (
     Context,
@@ -24,6 +24,8 @@ from orihon.redaction.entropy import (
 )
 from orihon.redaction.key_names import Kind, classify_name
 
+__all__ = ["find_announced", "find_foreign", "find_logins"]
+
 # Assignments
 
 _MAX_NAME = 64
@@ -31,17 +33,20 @@ _MAX_BARE, _MAX_JUDGED, _MAX_QUOTED = 600, 4096, 65536  # bytes of a value
 _MAX_SLASHES, _MAX_ITEMS = 64, 1000
 # Almost all names are followed by a word: a cheap test before the expensive ones.
 _HINT = re.compile(
+    # A key that is not of an API and not in a query; a verb.
+    rb"(?!(?<![\w.?&-])(?:(?<![istegISTEG][ \t])key|pass(?:ed|es|ing))(?![\w.-]))(?:"
     rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&quot;|</key>|"
-    rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\x80-\xff]|(?:is|was|to|string|str|String|value)[ \t:=]|,[ \t]{0,8}[\"'`v])|"
+    rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\[\x80-\xff]|-{1,2}>|,[ \t]{0,8}[\"'`v]|"
+    rb"(?:is|was|to|string|str|String|value)[ \t:=])|"
     rb",?\s{1,40}+[\"']?value|,[ \t]*[\"'`])|"
-    rb"(?:(?<=[_-])|[A-Z]|pass)[\w.-]{0,64}+[ \t]{1,40}+(?![a-z]{1,12}\b)[^\s(-]|"
-    rb"[Pp]ass(?:word|wd)(?:[ \t]{1,40}+\w|-stdin)"
+    rb"(?:(?<=[_-])|[A-Z]|pass)[\w.-]{0,64}+[ \t]{1,40}+(?![a-z]{1,12}(?:[^\w+/]|$))[^\s(-]|(?<=with-)token|"
+    rb"[Pp]ass(?:word|wd)(?:[ \t]{1,40}+\w|-stdin))"
 )
 _IS = "は|：|＝".encode()  # noqa: RUF001 - Japanese punctuation
 _COLOUR = rb"(?:(?:(?:\x1b|\\(?:u001[bB]|x1[bB]|033|e))?\[|\xc2\x9b|\\(?:u009[bB]|x9[bB]))[0-9;]{0,20}[mK])*"
 _ASSIGN = re.compile(
     rb"""
-    (?:\[\w{0,8}\])?                                          # char secret[25]
+    (?:\[\w{0,8}\]|[ ]\[[\w*]{0,24}\](?=:))?                  # char secret[25], Secret Access Key [None]:
     """ + _COLOUR + rb"""
     (?P<close>(?:\\{0,7}["'`]|&quot;|%22|\*\*|__)?) [\])]{0,2}
     """ + _COLOUR + rb"""
@@ -53,6 +58,7 @@ _ASSIGN = re.compile(
       | [ \t]{0,8}(?::|=>)[ \t]{0,8}\r?\n\s{0,80}(?=["'])     # on the next line
       | :[ \t]{0,8}\r?\n[ \t]{1,40}(?=[^\s:#"'&*!|>{}\[\]-][^\s:]{5,200}[ \t]{0,8}(?:\r?\n|$))
       | [ \t]{0,40}(?:[:?+.!|=]{0,3}=>?|:{1,3}|%3[AaDd]|\\u003[dD])(?:\*\*|__)?[ \t]{0,40}
+      | (?<![)\]])[ \t]{1,8}-{1,2}>[ \t]{1,8}                # token -> ...
       | >\s{0,40}                                             # <token> ...
       | </key>\s{0,40}<string>                                # <key>token</key> <string>...
       | [ \t]*,?\s{0,40}\\{0,3}["']?(?:Parameter)?[Vv]alue\\{0,3}["']?[ \t]*[=:][ \t]*  # name="TOKEN" value="..."
@@ -67,7 +73,8 @@ _ASSIGN = re.compile(
     """ + _COLOUR + rb"""
     (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&quot;|%22))?
     """ + _COLOUR + rb"""
-    (?P<scheme>(?i:bearer|basic|token|api-?key|api-token|digest|negotiate|ssws|key|oauth|splunk|geniekey)[ \t]{1,4})?
+    (?P<scheme>(?i:bearer|basic|token|api-?key|api-token|digest|negotiate|ssws|key|oauth|splunk|geniekey
+      |aws4-hmac-sha256)[ \t]{1,4})?
     """,
     re.VERBOSE,
 )  # fmt: skip
@@ -85,11 +92,13 @@ _END_COLOUR = re.compile(
     rb"(?<=.)(?:(?:\\(?:u001[bB]|x1[bB]|033|e)|\^\[|\xe2\x90\x9b|<0x1[bB]>|%1B)?(?:\[|%5B)|\xc2\x9b)[0-9;]{0,20}m"
 )
 _END_PUNCTUATION = re.compile("(?:”|’|」|』|）|】|。|、|，)+$".encode())  # noqa: RUF001 - Japanese punctuation
+_FILE_SUFFIX = re.compile(rb"\.(?:txt|md|json|ya?ml|env|log|csv|html?|xml|toml|ini|cfg|conf|bak|py|js|ts|sh|pdf|zip)$")
 _VERBS = frozenset((b"is", b"wa", b"to", *(word[:2] for word in _IS.split(b"|"))))
 _ENDINGS = frozenset((b".", b":", b";", b")", b"]", b"}", b"|", b"*"))
 _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{"}
 _CREDENTIAL = re.compile(rb"(?=.*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{24,}")
 _MIXED = re.compile(rb"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d\w*\d)\w{20,}")
+_AWS_SECRET = re.compile(rb"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{40}")
 _ELEMENT_END = re.compile(rb"[^<>\n]{1,600}\s{0,40}</")
 _COMPARED = re.compile(rb"([\"'`])(?P<value>[^\"'`\n]{5,200})\1[ \t]{0,4}[!=]=+[ \t]{0,4}$")
 _COMMAND_BEFORE = re.compile(
@@ -102,6 +111,10 @@ _ECHOED = re.compile(
 _SECOND = re.compile(
     rb"[ \t]{0,2}=?[ \t]{0,2}\([ \t]{0,2}(?P<quote>[\"'])[^\"'\n\\]{0,80}(?P=quote)[ \t]{0,2},[ \t]{0,2}"
     rb"(?P=quote)(?P<value>[^\"'\n\\]{5,200})(?P=quote)"
+)
+_HERE_STRING = re.compile(rb"[^\n|;&]{0,80}<<<[ \t]*[\"']?(?P<value>[^\s\"'\\]{5,200})")
+_DEFAULT = re.compile(
+    rb"\"\s*\{[^{}\"]{0,400}?(?:description\s*=\s*\"[^\"\n]*\"[^{}\"]{0,200})?\bdefault\s*=\s*\"(?P<value>[^\"\n\\]{5,400})\""
 )
 _CELL_BEFORE = re.compile(rb"\|[ \t]+[*_`]{0,2}$")
 _ELEMENT_BEFORE = re.compile(rb"<(?:[\w.-]{1,40}:)?$|\b(?:name|key)=[\"']$")
@@ -132,18 +145,17 @@ class _Assignment(NamedTuple):
 def find_announced(data: bytes, stems: list[int]) -> list[Span]:
     """Return the secrets that the words at `stems` announce."""
     spans = _find_assignments(data, stems)
-    columns, blocks = [], []
-    for stem in stems:
-        if data[stem] in b"pP":
-            columns.append(stem)
-        elif data[stem - 1 : stem] in (b"e", b" ", b"-"):  # secret, PRIVATE KEY, PuTTY-User-Key-File
-            blocks.append(stem)
+    columns = [stem for stem in stems if data[stem] in b"pP"]
+    # secret, PRIVATE KEY, PuTTY-User-Key-File
+    blocks = [
+        stem for stem in stems if data[stem] in b"cCkK" and data[stem - 1 : stem + 1] in (b"ec", b"EC", b" K", b"-K")
+    ]
     if columns:
         spans += _find_columns(data, columns)
     if blocks:
         spans += _find_blocks(data, blocks)
     if columns or blocks:
-        spans += find_stored_secrets(data, stems)
+        spans += find_stored_secrets(data, sorted(columns + blocks))
     return spans
 
 
@@ -176,6 +188,8 @@ def _classify(data: bytes, start: int, end: int) -> Kind:
         if small == b"key" and _KEY_BEFORE.search(data, max(0, start - 12), start):
             return Kind.API_KEY
         if small == b"passe" and data[start - 7 : start].lower() == b"mot de ":
+            return Kind.PASSWORD
+        if name == b"PWD" and _PAIRS_BEFORE.search(data, max(0, start - 100), start):  # UID=sa;PWD=...
             return Kind.PASSWORD
     elif name.isupper() and data[start - 1 : start] == b"[" and data[end : end + 1] == b"]":
         return Kind.NOTHING
@@ -217,30 +231,49 @@ def _find_assigned(assignment: _Assignment) -> Span | None:
     data, _, kind, match = assignment
     first, op = match.end(), match["op"]
     close = _find_closing_quote(data, first, match["quote"]) if match["quote"] else -1
-    last = close if close >= 0 else _find_bare_end(data, first, first + _MAX_BARE)
-    if close < 0 and op == b"=" and (line_end := _find_line_end(assignment)) > last:
-        return (first, line_end, kind.mask) if _is_value(assignment, data[first:line_end]) else None
-    if op.strip() == b">":
-        last = first + len(data[first : data.find(b"<", first)].rstrip())  # a label has several words
-    elif close < 0:
-        last = first + len(_trim(data[first:last], op))
-    if not _is_value(assignment, data[first : min(last, first + _MAX_JUDGED)]):
-        return None
-    if close < 0 and last - first >= _MAX_BARE - 2:
-        last = _find_bare_end(data, first, first + _MAX_QUOTED)
-    return find_connection_around(data, first, last) or (first, last, kind.mask)
+    if close >= 0:
+        ends = [close]
+    elif op.strip() == b">":
+        ends = [first + len(data[first : data.find(b"<", first)].rstrip())]  # a label has several words
+    else:
+        ends = _find_bare_ends(assignment)
+    for last in ends:
+        if _is_value(assignment, data[first : min(last, first + _MAX_JUDGED)]):
+            if close < 0 and last - first >= _MAX_BARE - 2:
+                last = _find_bare_end(data, first, first + _MAX_QUOTED)  # noqa: PLW2901 - the whole of a long value
+            return find_connection_around(data, first, last) or (first, last, kind.mask)
+    return None
+
+
+def _find_bare_ends(assignment: _Assignment) -> list[int]:
+    """Return where an unquoted value may end, the farthest first: with its line, its list, or before a file suffix."""
+    data, _, kind, match = assignment
+    first, op = match.end(), match["op"]
+    last = _find_bare_end(data, first, first + _MAX_BARE)
+    ends = [_find_line_end(assignment)] if op == b"=" else []
+    value = _trim(data[first:last], op)
+    ends = [end for end in ends if end > last] + [first + len(value)]
+    cell = value.partition(b",")[0]
+    if len(cell) < len(value) and is_random(cell, min_length=8):
+        ends.append(first + len(cell))
+    suffix = _FILE_SUFFIX.search(value)
+    if suffix and is_random(value[: suffix.start()], min_length=10 if kind is not Kind.PASSWORD else 8):
+        ends.append(first + suffix.start())
+    return ends
 
 
 def _find_elsewhere(data: bytes, start: int, end: int, kind: Kind) -> Span | None:
     """Return a password that is not behind its name: `echo x | tool --password-stdin`, `auth=("user", "x")`."""
     found = None
-    if data[start:end] == b"--password-stdin":
-        found = _ECHOED.search(data, max(0, start - 300), start)
+    if data[start:end] in (b"--password-stdin", b"--with-token"):
+        found = _ECHOED.search(data, max(0, start - 300), start) or _HERE_STRING.match(data, end)
+    elif kind is not Kind.KEY and data[start - 10 : start] == b'variable "':
+        found = _DEFAULT.match(data, end)
     elif kind in (Kind.TOKEN, Kind.SECRET) and data[end : end + 1] in (b"(", b"=", b" "):
         found = _SECOND.match(data, end)
     if not found or is_placeholder(found["value"]) or not is_odd_word(found["value"]):
         return None
-    return (*found.span("value"), b"PASSWORD")
+    return (*found.span("value"), b"PASSWORD" if kind is Kind.NOTHING else kind.mask)
 
 
 def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each operator
@@ -315,7 +348,7 @@ def _is_loose_value(assignment: _Assignment, value: bytes) -> bool:
     if match["quote"] or match["op"].strip():
         return is_odd_word(value) or is_random(value, min_length=8) or value.isdigit()
     if kind is not Kind.PASSWORD:
-        return bool(_MIXED.fullmatch(value)) and is_odd(value, base=5.6)
+        return bool(_MIXED.fullmatch(value) or _AWS_SECRET.fullmatch(value)) and is_odd(value, base=5.6)
     line, last = data.rfind(b"\n", max(0, start - 80), start) + 1, match.end() + len(value)
     alone = not data[line:start].strip() and data[last : last + 1] in b"\r\n"
     return is_odd_word(value) and is_random(value, min_length=8 if alone else 12) and not value.startswith(b"0x")
@@ -348,7 +381,8 @@ def _find_context(assignment: _Assignment, last: int) -> Context:
         return Context.CODE
     if _SECTION_BEFORE.search(data, max(0, start - 400), start):
         return Context.DATA
-    return Context.SETTING if (tight or op in (b":", b": ")) and not value.isalpha() else Context.CODE
+    plain = value.isalpha() and not is_odd(value)
+    return Context.SETTING if (tight or op in (b":", b": ")) and not plain else Context.CODE
 
 
 def _trim(value: bytes, op: bytes) -> bytes:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 
 from orihon.redaction.detect_tokens import ESCAPE_SIGNS, Span, skip_escape
-from orihon.redaction.entropy import Context, is_placeholder, is_random, is_secret, is_template
+from orihon.redaction.entropy import Context, is_odd_word, is_placeholder, is_random, is_secret, is_template
 from orihon.redaction.key_names import Kind
 
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+"
 _MAX_LOCAL = 64
 _DOMAIN = re.compile(
     rb"(?P<name>(?:[A-Za-z0-9\x80-\xff](?:[A-Za-z0-9\x80-\xff-]{0,62})\.){1,8})"
-    rb"(?P<top>[A-Za-z]{2,24}|xn--[a-z0-9-]{2,40})(?![\w(-])(?P<remote>:[\w~./]|/)?"
+    rb"(?P<top>[A-Za-z]{2,24}|xn--[a-z0-9-]{2,40}|(?:[\xc3-\xdf][\x80-\xbf]){2,12}"  # letters of one script
+    rb"|(?:\xe3\x82[\xa0-\xbf]|\xe3\x83[\x80-\xbf]){2,12}|(?:[\xe4-\xe9][\x80-\xbf]{2}){2,8}|(?:[\xea-\xed][\x80-\xbf]{2}){2,8}"
+    rb"|(?:\xe0[\xa4-\xbf][\x80-\xbf]){2,12})(?![\w(-])(?P<remote>:[\w~./]|/)?"
 )
 # File names such as icon@2x.png and units such as getty@tty1.service have the shape of an address.
 _NOT_TOP = frozenset(
@@ -24,6 +26,8 @@ _NOT_TOP = frozenset(
     b"target timer mount dot reshape sum mean yml yaml toml xml txt csv log conf cfg java cpp hpp ipynb map wasm "
     b"scss less".split()
 )
+_MAIL_TOP = frozenset(b"com org net edu gov info io dev ai jp de uk fr cn ru it es nl kr br au ca us ch se eu".split())
+_HOST_BEFORE = re.compile(rb"[\w.-]+\.[a-z]{2,6}(?::\d+)?/")
 # Japanese does not separate words, so the name in front of an @ is the part in one script: hiragana, katakana, han,
 # hangul, Latin, or Greek and Cyrillic.
 _ONE_SCRIPT = re.compile(
@@ -50,14 +54,14 @@ _MAX_URL, _MAX_SCHEME = 300, 24
 
 def _compile_commands(names: bytes) -> re.Pattern[bytes]:
     """Compile the names of commands, followed by a space or by the end of a word in a JSON list."""
-    return re.compile(rb"(?i)(?:^|[\s;|&\"'`(/$])(?:" + names + rb")(?:\.exe)?(?:\s|\\{0,3}[\"'],)")
+    return re.compile(rb"(?i)(?<![\w.])(?:" + names + rb")(?:\.exe)?(?:\s|\\{0,3}[\"'],)")
 
 
 # Commands by the flag that holds their password. The command stands before the flag on the same line.
 _USER = _compile_commands(rb"curl|wget|https?|xhs?|httpie|svn|mongosh?|lftp")
 _GLUED = _compile_commands(rb"mysql\w*|mariadb[\w-]*|7za?|rar|unrar")
 _SPACED = _compile_commands(
-    rb"sshpass|sqlcmd|bcp|unzip|zip|mosquitto_\w+|mongo\w*|influx|cqlsh|vncpasswd|useradd|usermod|"
+    rb"sshpass|twine|sqlcmd|bcp|unzip|zip|mosquitto_\w+|mongo\w*|influx|cqlsh|vncpasswd|useradd|usermod|"
     rb"(?:docker|podman|nerdctl|helm|oras|crane|az|buildah|skopeo|npm|oc|registry|cf)\b[^\n]{0,120}?\blogin"
 )
 _BY_FLAG = {
@@ -87,6 +91,11 @@ _CHPASSWD = re.compile(
     rb"\b(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?[\"']?[\w.@-]{1,60}:(?P<value>[^\s\"'|\\:]{1,200})(?:\\n)?"
     rb"[\"']?[ \t]*\|[^\n|]{0,60}$"
 )
+_ECHOED = re.compile(
+    rb"\b(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?[\"']?(?P<value>[^\s\"'|\\]{5,200}?)(?:\\n)?[\"']?[ \t]*"
+    rb"\|[ \t]*sudo[ \t]+$"
+)
+_HERE_STRING = re.compile(rb"[^\n|;&]{0,120}<<<[ \t]*[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'\\:]{5,200})")
 _HTPASSWD = re.compile(  # with -n there is no file before the user
     rb"htpasswd(?:\.exe)?[ \t]{1,8}-(?=\w*b)(?P<flags>\w{1,8})(?:[ \t]{1,8}-\w{1,9}(?:[ \t]{1,8}\d{1,3})?){0,4}"
     rb"(?P<words>(?:[ \t]{1,8}[^\s\"'`|;&\\]{1,200}){2,3})"
@@ -99,6 +108,7 @@ _STORED = re.compile(
     rb"[ \t]{0,4}\\?[\"']?(?P<value>[^\s\"'\\`]{1,200})"
 )
 _REST_OF_COMMAND = re.compile(rb"(?:[^\n|;&]|\\\n){0,400}")
+_PGPASS = re.compile(rb"(?<=[\w*]):[\d*]{1,5}:[^:]{1,60}:[^:]{1,60}:(?P<value>[^\s:\"'\\]{5,200})")
 _MAX_LINE = 300  # bytes between a command and its flag
 _MIN_PAIR = 6
 
@@ -125,9 +135,13 @@ def find_logins(data: bytes, ats: list[int], flags: list[int]) -> list[Span]:
 def _find_address(data: bytes, at: int) -> Span | None:
     """Return the e-mail address around an @."""
     domain = _DOMAIN.match(data, at + (1 if data[at : at + 1] == b"@" else 3))
-    if not domain or domain["remote"] or domain["top"].lower() in _NOT_TOP:
+    if not domain or domain["remote"]:
         return None
-    name = domain["name"]
+    name, end, sure = domain["name"], domain.end("top"), domain["top"].lower() in _MAIL_TOP
+    if domain["top"].lower() in _NOT_TOP:
+        end, sure = domain.end("name") - 1, True
+        if name.split(b".")[-2].lower() not in _MAIL_TOP or name.count(b".") < 2:  # noqa: PLR2004 - bob@corp.jp.txt
+            return None
     if not name.isascii() and not name.decode("utf-8", "replace").replace("-", "").replace(".", "").isalnum():
         return None  # punctuation of a sentence
     head = data[max(0, at - _MAX_LOCAL) : at]
@@ -137,9 +151,22 @@ def _find_address(data: bytes, at: int) -> Span | None:
     if start and data[start - 1] in ESCAPE_SIGNS:
         start = min(skip_escape(data, start), at)
     local = data[start:at].lstrip(b".-+_")
-    if not local or local == b"git" or data[start - 1 : start] in (b"/", b"@", b"$", b"{"):
+    before = data[start - 1 : start] if start else b""
+    if (
+        not local
+        or local == b"git"
+        or before in (b"@", b"$", b"{")
+        or (before == b"/" and not _is_file(data, start, sure))
+    ):
         return None
-    return at - len(local), domain.end("top"), b"EMAIL"
+    return at - len(local), end, b"EMAIL"
+
+
+def _is_file(data: bytes, start: int, sure: bool) -> bool:  # noqa: FBT001 - the domain ends as those of mail do
+    """Return whether the path before an address is one of a file system. `//host/name@…` is a URL or an image."""
+    path = data[max(0, start - _MAX_URL) : start]
+    path = path[max(path.rfind(b" "), path.rfind(b"\n"), path.rfind(b'"')) + 1 :]
+    return sure and b"//" not in path and not _HOST_BEFORE.match(path)
 
 
 def _find_script_start(data: bytes, end: int) -> int:
@@ -212,7 +239,8 @@ def find_connection_around(data: bytes, first: int, last: int) -> Span | None:
     return _find_connection(data, link + 2, last)
 
 
-def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:
+def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:  # noqa: PLR0911 - one line for each flag
+    """Return the password behind a flag. `first` are its first two bytes in small letters."""
     if first == b"-p":
         return _find_password(data, flag)
     if first == b"-u":
@@ -222,6 +250,11 @@ def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:
         if span and _follows_command(data, flag, _BY_FLAG[first]):
             return span
         return _find_pair(data, flag) if first == b"-a" else None
+    if first[:1] == b":":
+        found = _PGPASS.match(data, flag)
+        return (*found.span("value"), b"PASSWORD") if found and is_odd_word(found["value"]) else None
+    if first == b"-s":
+        return _match_value(_ECHOED, data, flag) or _match_value(_HERE_STRING, data, flag)
     if first == b"se":
         return _match_value(_SECURE_STRING, data, flag)
     return _match_value(_IDENTIFIED, data, flag) if _ACCOUNT.search(data, max(0, flag - 120), flag) else None
@@ -234,7 +267,7 @@ def find_stored_secrets(data: bytes, stems: list[int]) -> list[Span]:
     for stem in stems:
         span = None
         if data[stem : stem + 6] == b"passwd" and data[stem - 2 : stem] == b"ch":
-            span = _match_value(_CHPASSWD, data, stem)
+            span = _match_value(_CHPASSWD, data, stem) or _match_value(_HERE_STRING, data, stem)
         elif data[stem : stem + 6] == b"passwd" and data[stem - 2 : stem] == b"ht":
             span = _find_htpasswd(data, stem - 2)
         elif stem >= done and data[stem - 2 : stem + 4] == b"secret" and _STORES_SECRET.match(data, stem - 2):

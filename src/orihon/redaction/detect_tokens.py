@@ -161,10 +161,10 @@ _SIGNATURE = re.compile(rb"JQQJ99|AZDO|\+A[A-Z]|ACDb|AIoT|Az[A-Z]|APIM|AAMC|msh|
 _HOLDER = re.compile(
     rb"bearer|ssws|splunk|geniekey|d|.*[a-z0-9][_.-]pat|.*_gitlab_session|.*cloudflare|.*sonar[._]?login"
     rb"|.*sumo(?:logic)?[._-]?access[._-]?id|.*message_?bird\w*id|.*heroku_key|x-honeycomb-team"
-    rb"|.*(?:phpsessid|jsessionid|asp\.net_sessionid|laravel_session|user_session|__session)"
+    rb"|.*(?:phpsessid|jsessionid|connect\.sid|session_?cookie|(?<![\w-])sessionid|asp\.net_sessionid|laravel_session|user_session|__session)"
     rb"|x-(?:amz|goog)-signature|oauth_signature"
 )
-_HOLDER_ENDS = frozenset(b"rer sws unk key pat ion are gin eam sid nid ure _id rid".split())
+_HOLDER_ENDS = frozenset(b"rer sws unk key pat ion are gin eam sid nid ure _id rid kie".split())
 _SCHEMES = frozenset((b"bearer", b"ssws", b"splunk", b"geniekey"))
 # Words by which providers mark their tokens: `acme_live_…`, `acme-sk-…`. The strong ones mark hexadecimal bodies too.
 # The ids of messages, calls and sessions of models begin with other words; they pair a call with its result.
@@ -188,18 +188,32 @@ _MAX_INNER = 16  # beginnings that are tried inside one run
 _MAX_GLUE = 24  # bytes before a token in the same run: a name, not base64
 _HOLDER_BYTES, _NEARBY_BYTES = 48, 200
 _MIN_MARKED, _MIN_GLUED = 24, 16
+_MIN_PART = 8  # bytes between two separators on average, below which a run is a name
+_NAME_DIGITS = 3
 _STRONG_BYTES = 4  # a beginning of this length that ends in a separator is also found inside a run
 _WALLET_BYTES = 66
 _BEFORE_AZURE_MARK = 4
 _AROUND = b"\"'\\ \t=:`]"
 _BEFORE_HELD = frozenset(b"\"'`= \t:\\")
-_PGPASS = re.compile(rb":5432:[\w*.-]{1,60}:[\w*.-]{1,60}:$")
 _COOKIE_HEADER = re.compile(
-    rb"ookies?(?:\\{0,3}[\"']?\s{0,4}[:=]|\\{0,3}[\"']\s{0,4},|\()\s{0,4}\\{0,3}[\"'`]?[\w.$-]{1,80}="
+    rb"ookies?(?:\\{0,3}[\"']?\s{0,4}[:=]|\\{0,3}[\"']\s{0,4},|\(|[ \t])\s{0,4}\\{0,3}[\"'`]?[\w.$-]{1,80}="
 )
-_COOKIE_NAME = re.compile(rb"[\w.$-]{1,60}=$")
+# `curl -b`, and any word about cookies before a value that has the name of a session: an object, a call, a table.
+_COOKIE_BEFORE = re.compile(rb"ookie|[ \"']-b[ =\"']")
+_COOKIE_NAME = re.compile(
+    rb"(?P<name>[\w.$-]{1,60})(?:=|\\{0,3}[\"']\]?\s{0,4}[:=,]\s{0,4}(?:\\{0,3}[\"']value\\{0,3}[\"']\s{0,4}[:=]\s{0,4})?"
+    rb"\\{0,3}[\"'])$"
+)
+_COOKIE_FILE = re.compile(rb"\t(?:TRUE|FALSE)\t/[^\t\n]{0,80}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,80}\t$")
 _COOKIE_VALUE = re.compile(rb"[^\s;,\"'\\&`]{13,}")
-_SESSION = re.compile(rb"(?i)sess|sid=|auth|login|remember|token|jwt")
+_SESSION = re.compile(rb"(?i)(?<!publickey)(?:sess|sid$|auth|login|remember|token|jwt)")
+_BEFORE_WORD = (b"login", b"auth", b"oken", b"-t", b"pypi")
+_OPTION = b" --"
+# Commands that take a token as their next word.
+_COMMAND = re.compile(
+    rb"(?:\b(?:login|auth|authtoken|add-authtoken|auth[ \t]token)|_authToken|-token[\w.]{0,20}"
+    rb"|\b(?:codecov|codecovcli|doctl)\b[^\n|;&]{0,80}[ \t]-t)(?:[ \t]+--[a-z-]{1,20})?[ \t]+[\"']?$"
+)
 _ENDLESS = re.compile(rb"[\w-]{%d}" % _MAX_BODY)
 _SEPARATOR = re.compile(rb"[_-]")
 _SIGN = re.compile(rb"[^A-Za-z0-9](?=[A-Za-z0-9])")
@@ -212,7 +226,10 @@ _MIXED = re.compile(rb"(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]+")
 _ENCODED = re.compile(rb"(?:[\w.~+/=-]|%[0-9A-Fa-f]{2}){20,400}")
 _WALLET_KEY = re.compile(rb"0x[0-9a-fA-F]{64}")
 _WALLET = re.compile(rb"(?i)private|wallet|secret|signer|mnemonic")
-_AWS_SECRET = re.compile(rb"[\s,;:|\"']{1,12}(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])")
+_AWS_SECRET = re.compile(
+    rb"[\s,;:|\"'/]{1,12}(?:(?i:aws|and|with|secret|access|key)[\s,;:=_-]{1,4}){0,4}"
+    rb"(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
+)
 _WEB_KEY = re.compile(rb"[\"']kty\\?[\"']")
 
 # Control sequences of terminals: ESC and its parameters, or the single character for ESC [.
@@ -280,6 +297,9 @@ def _add_rule(rule: _Rule) -> None:
         _TAILS.setdefault(rule.start[-_STRONG_BYTES:], []).append(rule)
     if not rule.alone or rule.even_filler or head[2:] in (b"_", b"-"):
         SURE_STARTS[head] = (*SURE_STARTS.get(head, ()), rule.start)
+        for separator in (b"_", b"-"):
+            SURE_STARTS.setdefault(separator + head[:2], ())
+            SURE_STARTS.setdefault(separator * 2 + head[:1], ())
 
 
 for _line in _TABLE.encode().split(b"\n")[1:-1]:
@@ -289,7 +309,9 @@ for _line in _TABLE.encode().split(b"\n")[1:-1]:
 
 
 def is_sure(data: bytes, start: int) -> bool:
-    """Return whether a run begins as only tokens do."""
+    """Return whether a run begins as only tokens do, or so behind separators."""
+    if data[start : start + 1] in (b"_", b"-"):
+        start = skip_separators(data, start)
     return data.startswith(SURE_STARTS.get(data[start : start + 3], ()), start)
 
 
@@ -369,10 +391,16 @@ def _find_token_at(data: bytes, run: int, end: int, before: int) -> Span | None:
         span = _match_inside(data, begin, end)
     if not span and ((end < len(data) and data[end] in _MARKS) or b"-us" in data[end - 5 : end]):
         span = _match_shape(data, run) or _match_inner_shape(data, run, end)
-    if not span and data[begin:end].translate(None, _LETTERS):
+    if not span and not _is_name(data[begin:end]):
         long = end - begin >= _MIN_MARKED or data[end : end + 1] in (b"+", b"/")
         span = (_match_signed(data, begin, end) if long else None) or _match_held(data, begin, end)
     return span
+
+
+def _is_name(run: bytes) -> bool:
+    """Return whether a run has no digit, or few of them in an identifier: `_log10_digits`."""
+    digits = len(run.translate(None, _LETTERS))
+    return not digits or (digits <= _NAME_DIGITS and b"_" in run and (run.islower() or run.isupper()))
 
 
 def _match_start(data: bytes, start: int) -> Span | None:
@@ -506,7 +534,8 @@ def _match_signed(data: bytes, begin: int, end: int) -> Span | None:
         return None
     body = marked["body"]
     # A hexadecimal body is often a hash, and a UUID an id.
-    plain = not marked["strong"] and (not _MIXED.fullmatch(body) or is_uuid(body))
+    parts = len(_SEPARATOR.findall(body)) + 1
+    plain = not marked["strong"] and (not _MIXED.fullmatch(body) or is_uuid(body) or len(body) < parts * _MIN_PART)
     return None if plain or not is_token_body(body, alone=True) else (begin, marked.end(), b"API_KEY")
 
 
@@ -514,29 +543,42 @@ def _match_held(data: bytes, begin: int, end: int) -> Span | None:
     """Return a random value behind a name that only its provider knows to be secret, or behind a scheme of HTTP."""
     if data[begin - 4 : begin] == b"sig=":
         return _match_encoded(data, end - 1)
-    if data.rfind(b":5432:", max(0, begin - 80), begin) >= 0:
-        listed = _PGPASS.search(data, max(0, begin - _NEARBY_BYTES), begin)
-        return (begin, end, b"PASSWORD") if listed else None
-    if begin and data[begin - 1] in _BEFORE_HELD:
-        span = _match_cookie(data, begin) if data[begin - 1] in b"=" else None
-        if span or (span := _match_named(data, begin, end)):
-            return span
+    held = begin > 0 and data[begin - 1] in _BEFORE_HELD
+    if held and (span := _match_cookie(data, begin) or _match_named(data, begin, end) or _match_word(data, begin, end)):
+        return span
     if end - begin == _WALLET_BYTES and _WALLET_KEY.fullmatch(data, begin, end) and _is_near(data, begin, _WALLET):
         return begin, end, b"PRIVATE_KEY"
     return None
 
 
+def _match_word(data: bytes, begin: int, end: int) -> Span | None:
+    """Return a token that is a word of a command, or a cell of a file of cookies."""
+    head = data[max(0, begin - _HOLDER_BYTES) : begin].rstrip(b" \t\"'")
+    held = None
+    if head.endswith(_BEFORE_WORD) or _OPTION in head:
+        held = _COMMAND.search(data, max(0, begin - 120), begin)
+    elif data[begin - 1] in b"\t":
+        held = _COOKIE_FILE.search(data, max(0, begin - 240), begin)
+    value = data[begin:end]
+    return (begin, end, b"TOKEN") if held and is_random(value, min_length=20) and not is_uuid(value) else None
+
+
 def _match_cookie(data: bytes, begin: int) -> Span | None:
     """Return a cookie that opens a session: a random value in a cookie header, or one with the name of a session."""
-    word = data.rfind(b"ookie", max(0, begin - _MAX_COOKIE), begin)
-    if word < 0 or data.find(b"\n", word, begin) >= 0 or not _COOKIE_HEADER.match(data, word):
+    low = max(data.rfind(b"\n", max(0, begin - _MAX_COOKIE), begin), begin - _MAX_COOKIE, 0)
+    before = (
+        _COOKIE_BEFORE.search(data, low, begin) if b"ookie" in data[low:begin] or b"-b" in data[low:begin] else None
+    )
+    name = _COOKIE_NAME.search(data, max(low, begin - 80), begin) if before else None
+    value = _COOKIE_VALUE.match(data, begin, begin + _MAX_BODY) if name else None
+    if not before or not name or not value or is_placeholder(value.group()):
         return None
-    name = _COOKIE_NAME.search(data, max(word, begin - 80), begin)
-    value = _COOKIE_VALUE.match(data, begin, begin + _MAX_BODY)
-    if not name or not value or is_placeholder(value.group()):
-        return None
-    session = _SESSION.search(name.group())
-    opens = is_random(value.group(), min_length=16) or (session and not value.group().isalpha())
+    session = _SESSION.search(name["name"])
+    random = is_random(value.group(), min_length=16)
+    if _COOKIE_HEADER.match(data, before.start()) and data[begin - 1] in b"=":
+        opens = random or (session and not value.group().isalpha())
+    else:
+        opens = session and random and not is_uuid(value.group())
     return (begin, value.end(), b"TOKEN") if opens else None
 
 
@@ -551,6 +593,8 @@ def _match_named(data: bytes, begin: int, end: int) -> Span | None:
     if not _HOLDER.fullmatch(name):
         return None
     value = data[begin:end]
+    if name == b"sessionid" and (data[start : start + 9] != name or head[len(bare) :] != b"="):
+        return None  # a cookie of Django; elsewhere it is an id
     if name == b"d":
         private = is_random(value, min_length=20) and _is_near(data, begin, _WEB_KEY)
         return (begin, end, b"PRIVATE_KEY") if private else None

@@ -45,6 +45,7 @@ class Context(Enum):
     DATA = 2  # only a value can stand here: JSON, `NAME=value` of a shell, a flag, a connection string
 
 
+_PART = re.compile(rb"[.()\[\]{},]")
 _ALNUM = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _HEX = re.compile(rb"[0-9a-fA-F]{20,}")
 _UUID = re.compile(rb"[0-9a-zA-Z]{8}(?:-[0-9a-zA-Z]{4}){3}-[0-9a-zA-Z]{12}")
@@ -56,8 +57,8 @@ _CONSTANT = re.compile(
     rb"|[a-z]+[A-Za-z]*(?:Password|Passwd|Pwd|Secret|Token|Key)"  # PASSWORD=userPassword
 )
 _IDENTIFIER = re.compile(rb"[A-Za-z_$]*[A-Z_$][\w$]*")
-_CALL = re.compile(rb"[*&!]{0,2}[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*!?[\[({].*", re.DOTALL)
-_ATTRIBUTE = re.compile(rb"[*&!]{0,2}[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.|!\.)[A-Za-z_]\w*)+|[*&!-]{1,2}[A-Za-z_]\w*")
+_CALL = re.compile(rb"[*&!@]{0,2}[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*!?[\[({].*", re.DOTALL)
+_ATTRIBUTE = re.compile(rb"[*&!]{0,2}[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.|!\.)[A-Za-z_]\w*)+|[*&!@-]{1,2}[A-Za-z_]\w*")
 _PATH = re.compile(
     rb"[/~.]{0,2}(?:[\w.@+-]*/)+[\w.*@-]*|[A-Za-z]:[\\/].*|[a-z][a-z0-9+]*://.*|arn:.*|"
     rb"(?:[\w-]+\.)+[a-z]{2,6}(?::\d+)?(?:/.*)?",
@@ -86,6 +87,7 @@ _WORDS = frozenset(
 # Random letters between signs: `<k3…>` is a password if its content is not readable.
 _DRESSED = re.compile(rb"[<\[({%$#@~/*!&,]{1,2}(?P<core>[A-Za-z0-9]{8,64})[>\])}%]?")
 _DIGIT_INSIDE = re.compile(rb"[A-Za-z]\d+[A-Za-z]")
+_HUMP = re.compile(rb"[a-z][A-Z]")
 _CASED = re.compile(rb"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)")
 _PHRASE = re.compile(rb"[a-z]{3,12}(?:-[a-z]{3,12}){3,7}")
 _PHRASE_WORDS = frozenset(
@@ -113,7 +115,7 @@ _LONG, _LONGER, _LONGEST = 14, 20, 40
 _STRANGE_SIGNS, _SIGNS = 4, 6
 _PASSPHRASE, _MAX_WORDS = 4, 3
 _MIN_SCRAMBLED, _MIN_PART = 8, 16
-_MIN_PASSWORD, _MIN_WORD, _MIN_BARE_WORD = 5, 6, 10
+_MIN_PASSWORD, _MIN_WORD, _MIN_BARE_WORD, _MIN_TOKEN = 5, 6, 10, 10
 _MIN_NUMBER, _MAX_NUMBER = 15, 30
 
 
@@ -249,13 +251,15 @@ def is_token_body(body: bytes, *, alone: bool) -> bool:
 
 def _is_code(value: bytes, context: Context) -> bool:
     """Return whether an unquoted value is an expression or a name: `get(x)`, `self.token`, `OAuth2Token`."""
-    if any(len(part) >= _MIN_PART and _is_scrambled(part) for part in value.split(b".")):
+    if any(len(part) >= _MIN_PART and _is_scrambled(part) for part in _PART.split(value)):
         return False
     if value[:1] in b"()[]{}|?<>,.:;" or _CONSTANT.fullmatch(value) or (_CALL.fullmatch(value) and _nests(value)):
         return True
     dotted = _ATTRIBUTE.fullmatch(value)
     if dotted and not _DIGIT.search(value):
         return True
+    if context is Context.SETTING and len(value) < _MIN_TOKEN and _is_short_token(value):
+        return False
     name = dotted or (context is not Context.DATA and _IDENTIFIER.fullmatch(value))
     return bool(name) and not is_odd(value, base=_LOOSE if context is Context.SETTING else _USUAL)
 
@@ -271,7 +275,9 @@ def _nests(value: bytes) -> bool:
     return True
 
 
-def is_secret(value: bytes, kind: Kind, *, quoted: bool, context: Context) -> bool:  # noqa: PLR0911 - one line per kind
+def is_secret(  # noqa: C901, PLR0911 - one line per kind
+    value: bytes, kind: Kind, *, quoted: bool, context: Context
+) -> bool:
     """Return whether a value under a name of this kind is a secret."""
     if kind is Kind.PASSWORD and context is Context.DATA and is_dressed(value):
         return True
@@ -289,9 +295,27 @@ def is_secret(value: bytes, kind: Kind, *, quoted: bool, context: Context) -> bo
         return kind is not Kind.KEY and _MIN_NUMBER <= len(value) <= _MAX_NUMBER
     if is_uuid(value):
         return kind is not Kind.KEY
-    if not quoted and context is not Context.DATA and _NAMES.fullmatch(value) and not is_odd(value, base=_STRICT):
+    if not quoted and context is not Context.DATA and _reads_like_name(value, context):
         return False  # more often the name of a function or a type
-    return is_random(value, min_length=_LONGER if kind is Kind.KEY else 10) and not _is_path(value)
+    if kind is not Kind.KEY and len(value) < _MIN_TOKEN:
+        return (quoted or context is not Context.CODE) and _is_short_token(value)
+    return is_random(value, min_length=_LONGER if kind is Kind.KEY else _MIN_TOKEN) and not _is_path(value)
+
+
+def _reads_like_name(value: bytes, context: Context) -> bool:
+    """Return whether a value of letters could be a name. A short setting with several humps is none."""
+    humped = context is Context.SETTING and len(value) < _MIN_TOKEN and len(_HUMP.findall(value)) > 1
+    return bool(_NAMES.fullmatch(value)) and not is_odd(value, base=_USUAL if humped else _STRICT)
+
+
+def _is_short_token(value: bytes) -> bool:
+    """Return whether a short value has the mixture of a generated one; a word or a numbered name has not."""
+    if len(value) < _MIN_WORD or value[:1] == b"#" or not _CHOSEN.fullmatch(value) or _is_path(value):
+        return False
+    mixed = _DIGIT_INSIDE.search(value) or _CASED.match(value)
+    plain = value.islower() or value.isupper() or value.istitle()
+    base = _PLAIN if mixed else _USUAL if value.isalpha() else _LOOSE
+    return is_odd(value, base=base) and (bool(mixed) or not plain)
 
 
 def _is_stored_secret(value: bytes, *, quoted: bool, context: Context) -> bool:
@@ -337,7 +361,7 @@ def _is_password(value: bytes, *, quoted: bool, context: Context) -> bool:
     if _ALNUM.isdisjoint(value) or (_is_path(value) and not host):
         return is_random(value, min_length=_LONGER)
     if not _LETTERS.fullmatch(value):
-        return quoted or context is not Context.CODE or not _NUMBERED.fullmatch(value)
+        return quoted or context is not Context.CODE or not _NUMBERED.fullmatch(value) or is_odd(value)
     if value.isalpha() and (data or (quoted and value.islower())):
         return len(value) >= (_MIN_WORD if data else _MIN_BARE_WORD)
     phrase = data and _PHRASE.fullmatch(value) and _PHRASE_WORDS.isdisjoint(value.split(b"-"))

@@ -33,7 +33,7 @@ def _words(text: str) -> frozenset[str]:
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _PASSWORD = tuple(
-    _words("password passwd passphrase passcode pswd passwort masterauth motdepasse senha contrasena kennwort")
+    _words("password passwd passphrase passcode psk pswd passwort masterauth motdepasse senha contrasena kennwort")
 )
 _PASSWORDS = tuple(f"{word}s" for word in _PASSWORD)  # several passwords, or text about them
 _SECRET = ("secret", "secrete", "secrets", "credential", "credentials", "mnemonic")
@@ -79,7 +79,7 @@ _ABOUT = _words(
     "host port node iter iterator generator validator issuer service client config settings visible visibility "
     "strength reset confirmation confirm at date time age days seconds hours window line lines offset "
     "thru through sock socket range ranges source target stage schema frame meshing signatures signature audio "
-    "distance check checks startswith endswith contains icontains exact isnull"
+    "distance hasher encoder hashing encoding check checks startswith endswith contains icontains exact isnull"
 )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
+from operator import methodcaller
 from typing import NamedTuple
 
 from orihon.redaction.detect_tokens import (
@@ -20,7 +22,6 @@ from orihon.redaction.detect_tokens import (
     is_in_path,
     is_sure,
     skip_escape,
-    skip_separators,
 )
 
 # Each search for a word is a pass over the text. In this alphabet d, k, s and u are one letter, and so are e and t; h,
@@ -28,22 +29,32 @@ from orihon.redaction.detect_tokens import (
 # `contrasena` and `identified`.
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"dsuthnw", b"kkkeyya"))
 _NEEDLES = (b"cre", b"pak", b"key")
-_STEM = re.compile(rb"(?i)cre[dt]|pass|pwd|key|(?<=to)ken|kennwort|(?<=a)uth|senha|(?<=contra)sena|(?<=i)dentified")
+# The three bytes that are found, in capitals or not, and whether they are enough; otherwise the expression decides.
+_HEADS = {
+    bytes(cased): head in (b"key", b"pwd")
+    for head in (b"cre", b"pas", b"pwd", b"key", b"ken", b"uth", b"sen", b"den")
+    for cased in product(*zip(head, head.upper(), strict=True))
+}
+_STEM = re.compile(rb"(?i)cre[dt]|pass|(?<=to)ken|kennwort|(?<=a)uth|senha|(?<=contra)sena|(?<=i)dentified")
 _OFFSETS = {b"ken": 2, b"uth": 1, b"sena": 6, b"dentified": 1}  # of what is found, in its word
 _FLAG = re.compile(rb"-[kpa]")
+_PGPASS = re.compile(rb":(?:\d{4,5}|\*):[\w*.-]{1,60}:[\w*.-]{1,60}:[^\s:]")  # host:port:database:user:password
+_get_start = methodcaller("start")
 _BEFORE_FLAG = (b" ", b'"', b"'")
 _AFTER_FLAG = (b" ", b'"', b"'", b"\\", b"=")
 
 _RUN = 13  # bytes of the shortest token that is recognisable on its own
 _CLASSES = bytes(120 if byte in RUN_BYTES else 32 for byte in range(256))  # x for the bytes of runs, else a space
 _LONG_RUN = b"x" * _RUN
+_RULER = b"---"
 _LETTER_TOKEN = b"hf_"  # begins tokens without a digit, so behind a separator nothing else points to them
 _TO_DIGIT = re.compile(rb"[A-Za-z_-]*+[0-9]")
+_RUN_FROM = re.compile(rb"[A-Za-z0-9_-]*")
 _BLOB = re.compile(rb"[A-Za-z0-9+/]*")
 _JOINTS = SLASHES | frozenset(b"\\%~\x1b\x9b")  # before a run: it begins with an escape, or continues something
 _JOINTS_AND_BRACKET = _JOINTS | {ord("(")}  # ESC ( B selects a character set
 
-_HIGH = bytes(range(128, 256))
+_ASCII, _HIGH = bytes(range(128)), bytes(range(128, 256))
 _SAMPLE = 256  # bytes that show the script of a text
 # One letter of each word for a password or a token, which is found quickly; the words; their mask.
 _FOREIGN = (
@@ -55,6 +66,7 @@ _FOREIGN = (
     ("キ", ("キー",), b"API_KEY"),
     ("ク", ("トークン",), b"TOKEN"),
 )
+_FOREIGN_LETTER = re.compile("|".join(letter for letter, _, _ in _FOREIGN).encode())
 
 
 class Hits(NamedTuple):
@@ -67,12 +79,14 @@ class Hits(NamedTuple):
     known: list[Span]  # values that are known to be secret
 
 
-def scan_text(text: str) -> tuple[list[tuple[bytes, bytes]], bool]:
+def scan_text(text: str, data: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
     """Return the foreign words for passwords and tokens that a text may contain, and whether it has terminal codes."""
     found: list[tuple[bytes, bytes]] = []
-    for letter, words, mask in _FOREIGN:
-        if letter in text:
-            found += [(word.encode(), mask) for word in words]
+    foreign = data.translate(None, _ASCII) if len(data) < len(text) * 2 else b""  # few letters
+    if not foreign or _FOREIGN_LETTER.search(foreign):
+        for letter, words, mask in _FOREIGN:
+            if letter in text:
+                found += [(word.encode(), mask) for word in words]
     return found, "\x1b" in text or "\x9b" in text
 
 
@@ -85,24 +99,35 @@ def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901
     rest = folded = data.translate(_FOLDED)
     if not data.isascii() and len(data[:_SAMPLE].translate(None, _HIGH)) * 2 < min(len(data), _SAMPLE):
         rest = folded.translate(None, _HIGH)  # Japanese: without its own letters it is short, and has none of the words
+    find, find_head = folded.find, _HEADS.get
     for needle in _NEEDLES:
-        at = folded.find(needle) if rest is folded or needle in rest else -1
+        at = find(needle) if rest is folded or needle in rest else -1
         while at >= 0:
-            if stem := _STEM.match(data, at):
+            enough = find_head(data[at : at + 3])
+            if enough:
+                stems.append(at)
+            elif enough is False and (stem := _STEM.match(data, at)):
                 word = stem.group().lower()
                 (flags if word == b"dentified" else stems).append(at - _OFFSETS.get(word, 0))
-            at = folded.find(needle, at + 1)
+            at = find(needle, at + 1)
+    at = data.find(b"psk") if rest is folded else -1
+    while at >= 0:
+        stems.append(at)
+        at = data.find(b"psk", at + 1)
     for flag in _FLAG.finditer(folded if b"-" in rest else b""):
         at = flag.start()
         before, letter = data[at - 1 : at], data[at + 1]
         if letter in b"sS":
             if data[at + 1 : at + 13].lower() == b"securestring":
                 flags.append(at + 1)
+            elif letter in b"S" and data[at - 5 : at] == b"sudo ":
+                flags.append(at)
         elif before in _BEFORE_FLAG:
             if letter in b"uUpP" or (letter in b"aAkKwW" and data[at + 2 : at + 3] in _AFTER_FLAG):
                 flags.append(at)
         elif before == b"-" and data[at : at + 5].lower() == b"-user":
             flags.append(at)
+    flags += map(_get_start, _PGPASS.finditer(data))
     for sign in (b"@", b"%40") if b"%" in data else (b"@",):
         at = data.find(sign)
         while at >= 0:
@@ -116,7 +141,10 @@ def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901
     runs = _find_runs(data)
     if not (stems or runs or ats or flags or values):
         return None
-    return Hits(sorted(stems), runs, sorted(ats), sorted(flags), values)
+    stems.sort()
+    ats.sort()
+    flags.sort()
+    return Hits(stems, runs, ats, flags, values)
 
 
 def _find_runs(data: bytes) -> list[tuple[int, int]]:
@@ -128,33 +156,39 @@ def _find_runs(data: bytes) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     classes = data.translate(_CLASSES)
     find, find_digit = classes.find, _TO_DIGIT.match
-    joints = _JOINTS_AND_BRACKET if b"\x1b(" in data else _JOINTS
+    joints = _JOINTS_AND_BRACKET if b"\x1b" in data else _JOINTS
     start, end = find(_LONG_RUN), -1
     while start >= 0:
-        joined, digit = start > 0 and data[start - 1] in joints, find_digit(data, start)
-        if start == end or not (digit or joined or data[start : start + 3] in SURE_STARTS or data[start] in b"_-"):
-            end = start + _RUN  # a name, which may continue there
-        else:
+        if start == end:  # a name that continues
+            end = start + _RUN
+            if _LETTER_TOKEN in data[start - _RUN : end]:
+                end = _add_letter_token(data, start - _RUN, runs)
+        elif data[start - 1] in joints and start:
+            end = find(b" ", start + _RUN)
+            end = _examine_joined(data, start, len(data) if end < 0 else end, runs)
+        elif find_digit(data, start) or (data[start : start + 3] in SURE_STARTS and is_sure(data, start)):
             end = find(b" ", start + _RUN)
             end = len(data) if end < 0 else end
-            if joined:
-                end = _examine_joined(data, start, end, runs, digit=bool(digit))
-            elif digit or is_sure(data, start) or is_sure(data, skip_separators(data, start)):
-                runs.append((start, end))
+            runs.append((start, end))
+        else:
+            end = start + _RUN  # a name
         start = find(_LONG_RUN, end)
-    at = data.find(_LETTER_TOKEN)
-    while at >= 0:
-        if data[at - 1 : at] in (b"_", b"-") and not (runs and at < runs[-1][1]):
-            end = find(b" ", at)
-            runs.append((at, len(data) if end < 0 else end))
-        at = data.find(_LETTER_TOKEN, at + 1)
-    runs.sort()
     return runs
 
 
-def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int]], *, digit: bool) -> int:
+def _add_letter_token(data: bytes, start: int, runs: list[tuple[int, int]]) -> int:
+    """Add the run of a token without a digit that stands behind a name. Return where the run ends."""
+    run = _RUN_FROM.match(data, data.find(_LETTER_TOKEN, start))
+    if run and data[run.start() - 1 : run.start()] in (b"_", b"-"):
+        runs.append(run.span())
+    return run.end() if run else start
+
+
+def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int]]) -> int:
     """Add a run behind a slash, a plus or an escape, unless it is a part of a path. Return where to continue."""
-    begin, before = start, data[start - 1]
+    if data.startswith(_RULER, start):
+        return end
+    begin, before, digit = start, data[start - 1], bool(_TO_DIGIT.match(data, start))
     if before in SLASHES:
         begin = find_blob_start(data, start)
         hook = b"hook" in data[max(0, start - 60) : start]
