@@ -196,15 +196,16 @@ def test_importing_and_choosing_loads_no_tokenizer():
 
 
 def test_chars4_is_the_rule_of_the_seeds():
-    """A quarter of the characters, 100 for a picture, a call as its JSON, and nothing for a role."""
+    """A quarter of the characters sent, rounded up: 100 for a picture, a call as its JSON, nothing for a role."""
     seeds = counter("chars4")
     call = Call(id="c1", name="ls", arguments='{"path":"/"}')
     assert seeds.text("折り本と表紙とを折る。") == 11 // 4
-    assert seeds.message(message("x" * 403)) == 100
-    assert seeds.message(message('{"ok":true}' * 4, role="tool", tool_call_id="c1")) == 11
+    assert seeds.message(message("x" * 403)) == 101
+    result = message('{"ok":true}' * 4, role="tool", tool_call_id="call_1", tool_name="ls")
+    assert seeds.message(result) == (44 + len("call_1") + len("ls")) // 4
     assert (
         seeds.message(message("", role="assistant", tool_calls=[call]))
-        == len('{"name":"ls","arguments":{"path":"/"}}') // 4
+        == len('{"id":"c1","name":"ls","arguments":{"path":"/"}}') // 4
     )
     assert seeds.message(message([Part(type="text", text="x" * 40), Part(type="image", data="AAAA")])) == 110
 

@@ -5,7 +5,7 @@
 | `estimate`         | the table `_WEIGHTS`; needs nothing installed | role, calls, pictures and files as in `_Wire` |
 | `o200k`, `cl100k`  | exact, offline, by `orihon[tokens]`           | the same                                      |
 | `bytes4`           | a quarter of its UTF-8 bytes, rounded up      | 4 more, and names, ids and arguments of calls |
-| `chars4`           | a quarter of its characters (the seeds' rule) | nothing more; a call is its JSON, a picture 100 |
+| `chars4`           | a quarter of its characters, rounded down     | names and ids; a call is its JSON             |
 
 A message is counted as it is sent. The formats differ: a picture in one is a line of text in another, arguments are a
 text or an object, a provider gets its own payload back. The largest counts, so that the count holds for each of them.
@@ -35,7 +35,7 @@ from orihon.parts import LONGEST_ID, PIXELS, Way, payload_of, sent_arguments, se
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from orihon.records import Message
+    from orihon.records import Call, Message
 
 ROLE_TOKENS: Final = 4  # OpenAI: 3 a message and 1 for its role
 CALL_TOKENS: Final = 8  # the marks around a call, and again around its result; not documented, so on the safe side
@@ -150,19 +150,21 @@ class _Wire:
 
 
 class _Quarter:
-    """`chars4` and `bytes4`: sizes are summed over the message first, and then divided."""
+    """`chars4` and `bytes4`: sizes are summed over the message first, then divided and rounded up."""
 
     def __init__(
-        self, name: str, size: Callable[[str], int], around: Callable[[Message], list[str]], *, role: int, rest: int
+        self, name: str, size: Callable[[str], int], call: Callable[[Call], str], *, role: int, rest: int
     ) -> None:
         self.name = name
-        self._size, self._around, self._role, self._rest = size, around, role, rest
+        self._size, self._call, self._role, self._rest = size, call, role, rest
 
     def text(self, text: str) -> int:
         return (self._size(text) + self._rest) // 4
 
     def message(self, message: Message) -> int:
-        around = sum(map(self._size, self._around(message)))
+        around = sum(self._size(self._call(call)) for call in message.tool_calls)
+        if message.role == "tool":
+            around += self._size(message.tool_name or "") + self._size(_longest_id(message.tool_call_id or ""))
         around += sum(call.blob.size_bytes for call in message.tool_calls if call.blob)
         payload = payload_of(message)
         if payload is not None and payload.beside:
@@ -179,7 +181,7 @@ class _Quarter:
         return sum(map(self._size, way.texts)) + way.unseen_bytes + way.opaque_bytes
 
     def _tokens(self, size: int, way: Way) -> int:
-        return (size + self._rest) // 4 + 100 * len(way.pictures) + self._role * (1 + way.messages)
+        return ceil(size / 4) + 100 * len(way.pictures) + self._role * (1 + way.messages)
 
 
 class _Scaled:
@@ -201,19 +203,17 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _calls_of_seeds(message: Message) -> list[str]:
-    longest = (max(sent_arguments(call.arguments), key=len) for call in message.tool_calls)
-    names = (_json(call.name) for call in message.tool_calls)
-    return [f'{{"name":{name},"arguments":{arguments}}}' for name, arguments in zip(names, longest, strict=True)]
+def _call_json(call: Call) -> str:
+    arguments = max(sent_arguments(call.arguments), key=len)
+    return f'{{"id":{_json(_longest_id(call.id))},"name":{_json(call.name)},"arguments":{arguments}}}'
 
 
-def _calls_whole(message: Message) -> list[str]:
-    found: list[str] = []
-    for call in message.tool_calls:
-        found += [call.name, max(sent_ids(call.id), key=len), max(sent_arguments(call.arguments), key=_size_bytes)]
-    if message.role == "tool":
-        found += [message.tool_name or "", max(sent_ids(message.tool_call_id or ""), key=len)]
-    return found
+def _call_words(call: Call) -> str:
+    return call.name + _longest_id(call.id) + max(sent_arguments(call.arguments), key=_size_bytes)
+
+
+def _longest_id(id: str) -> str:
+    return max(sent_ids(id), key=_size_bytes)
 
 
 def _size_bytes(text: str) -> int:
@@ -385,8 +385,8 @@ def _exact(vocabulary: str) -> Counter:
 
 _COUNTERS: Final[Mapping[str, Callable[[], Counter]]] = {
     "estimate": lambda: _Wire("estimate", _estimate),
-    "chars4": lambda: _Quarter("chars4", len, _calls_of_seeds, role=0, rest=0),
-    "bytes4": lambda: _Quarter("bytes4", _size_bytes, _calls_whole, role=ROLE_TOKENS, rest=3),
+    "chars4": lambda: _Quarter("chars4", len, _call_json, role=0, rest=0),
+    "bytes4": lambda: _Quarter("bytes4", _size_bytes, _call_words, role=ROLE_TOKENS, rest=3),
     "o200k": lambda: _exact("o200k"),
     "cl100k": lambda: _exact("cl100k"),
 }

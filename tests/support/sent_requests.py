@@ -19,7 +19,7 @@ LEAST_PICTURE = 255  # the smallest picture there is, by the rule of the counter
 
 
 class Cost:
-    """A sum of tokens by one counter; by the rule of four characters only content and calls cost something."""
+    """A sum of tokens by one counter; by the rule of four characters a role costs nothing."""
 
     def __init__(self, counter: Any) -> None:
         self.counter = counter
@@ -44,8 +44,7 @@ class Cost:
         self.text(arguments if isinstance(arguments, str) else _json(arguments))
 
     def answer(self, name: str) -> None:
-        if not self.bare:
-            self.text(name)
+        self.text(name)
         self.tokens += 0 if self.quarter else CALL
 
     def content(self, content: Any) -> None:

@@ -171,9 +171,11 @@ def opening_takes_the_settings(place):
 def adding_gives_the_next_number(engine, place):
     with engine.start(KEY, tokens="chars4") as task:
         assert [task.add("system", "You fix bugs."), task.add("user", "Fix the basket.")] == [1, 2]
-        assert task.add("tool", "12345678", tool_name="read_file") == 3
-        newest = lines(place, task, "messages.jsonl")[-1]
-        assert (newest["seq"], newest["role"], newest["tool_name"], newest["tokens"]) == (3, "tool", "read_file", 2)
+        assert task.add("tool", "empty", tool_name="read_file") == 3
+        assert task.add("user", "12345678") == 4
+        result, newest = lines(place, task, "messages.jsonl")[-2:]
+        assert (result["seq"], result["role"], result["tool_name"]) == (3, "tool", "read_file")
+        assert (newest["seq"], newest["role"], newest["tokens"]) == (4, "user", 2)
 
 
 @ours("MessageStore.get_messages_for_llm")

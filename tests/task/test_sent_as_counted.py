@@ -2,6 +2,7 @@
 
 import base64
 import json
+from random import Random
 
 import pytest
 
@@ -26,12 +27,12 @@ def start(engine, **options):
     return task
 
 
-def check(window):
+def check(window, name="estimate"):
     """By the window's own counter, and by an exact one: no format sends more than was counted."""
     for api in APIS:
         request = getattr(window, api)()
         assert violations(api, request) == []
-        assert tokens_of(api, request, counter()) <= window.tokens <= window.report.limit
+        assert tokens_of(api, request, counter(name)) <= window.tokens <= window.report.limit
         assert tokens_of(api, request, counter("o200k")) <= window.report.limit
 
 
@@ -136,6 +137,47 @@ def test_counts_of_another_program_are_not_believed(engine):
     check(engine.read(task.uuid).window())
     task.add("user", "Go on.")
     assert "short" in str(task.window().openai())
+    task.close()
+
+
+@pytest.mark.parametrize("name", ["estimate", "chars4", "bytes4", "o200k", "cl100k"])
+def test_ids_and_names_of_results_are_counted(engine, name):
+    """A result that says nothing still names its call, and hundreds of these fill a window."""
+    task = start(engine, tokens=name)
+    for number in range(400):
+        call = {"id": f"call_{number:030}", "name": "read_file_of_the_shop", "arguments": {}}
+        task.add("assistant", "", tool_calls=[call])
+        task.add("tool", "", tool_call_id=call["id"], **({"tool_name": call["name"]} if number % 2 else {}))
+    window = task.window()
+    for api in APIS:
+        assert tokens_of(api, getattr(window, api)(), counter(name)) <= window.tokens <= window.report.limit
+    task.close()
+
+
+@pytest.mark.parametrize("name", ["estimate", "chars4", "bytes4", "o200k", "cl100k"])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_calls_are_counted_as_they_are_sent(engine, name, seed):
+    """Ids and names of every length, in ASCII and not, given with the result or left out."""
+    random = Random(seed)
+    task = start(engine, tokens=name, context_length=random.choice((2_000, 8_000)))
+    for number in range(40):
+        letters = random.choice(("ab", "あい", "é|", '"\\'))
+        ids = [
+            f"{number}-{each}-{random.choice(letters) * random.choice((0, 3, 30, 300))}"
+            for each in range(random.randint(1, 3))
+        ]
+        names = [random.choice(letters) * random.choice((1, 9, 90)) for _ in ids]
+        calls = [
+            {"id": call_id, "name": tool, "arguments": {"a": "b" * random.randint(0, 9)}}
+            for call_id, tool in zip(ids, names, strict=True)
+        ]
+        task.add("assistant", random.choice(("", "ok", "abc")), tool_calls=calls)
+        for call in calls:
+            given = {"tool_call_id": call["id"], "tool_name": call["name"]}
+            shown = random.choice((given, {"tool_call_id": call["id"]}, {}))
+            task.add("tool", random.choice(("", "x", "found it")), **shown)
+        task.add("user", random.choice(("ok", "", "あ")))
+    check(task.window(), name)
     task.close()
 
 

@@ -172,8 +172,7 @@ def check_request(api, window, task, figures):
     expect("\0" not in str(request), f"{api}: NUL is sent")
     own = task.log.counter
     cost = tokens_of(api, request, own)
-    rounded = len(window.messages) + 1 if own.name == "chars4" else 0  # the rule rounds each message down
-    expect(cost <= window.tokens + rounded, f"{api}: {cost} {own.name} tokens are sent, {window.tokens} were counted")
+    expect(cost <= window.tokens, f"{api}: {cost} {own.name} tokens are sent, {window.tokens} were counted")
     schemas = own.tools(window.tools(api))
     expect(schemas <= task.log.schema_tokens, f"{api}: the tools cost {schemas}, not {task.log.schema_tokens}")
     exact = counter("o200k")
