@@ -8,6 +8,7 @@ tries many more.
 import gzip
 import hashlib
 import json
+import random
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from orihon.chat import document, registry
 from orihon.cli import cli
 from orihon.context.events import SCHEMAS, problem
 from orihon.engine import Engine
-from orihon.errors import Corrupt, OrihonError, UsageError
+from orihon.errors import BudgetTooSmall, Corrupt, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.backup import backup, restore
 from orihon.ops.export import FORMATS, export_pieces
@@ -27,17 +28,20 @@ from orihon.ops.formats import SESSIONS
 from orihon.ops.import_task import import_file
 from orihon.ops.listing import build_overview
 from orihon.ops.task_file import write_task_file
-from orihon.records import Event
+from orihon.records import Event, Metadata
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
+from orihon.stores.base import FORMAT
 from orihon.task.reader import Reader
+from orihon.task_key import TaskKey
 from support.hostile_files import UUID, fill, packed, portable, reply
-from support.mutations import DEEP, changed, dumped, mutations, nested, places, removed
+from support.mutations import DEEP, Raw, at, changed, dumped, mutations, nested, places, removed
 from support.session_files import SAMPLES
 
 ROOT = Principal("root", admin=True)
 MOST = 300 if DEEP else 15
+ENV = {"ORIHON_USER": None, "ORIHON_TOKEN": None}
 
 
 def desk_of(store):
@@ -287,6 +291,77 @@ def test_a_window_of_impossible_length(lines, tmp_path, length):
         taken(path, f"{where} = {length}")
 
 
+STRANGE = (
+    0,
+    -1,
+    2**53,
+    2**63,
+    Raw("1" + "0" * 30),
+    Raw("1e30"),
+    Raw("NaN"),
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    None,
+    True,
+    nested(),
+)
+
+
+@pytest.mark.parametrize("url", ["{place}/contexts", "sqlite:///{place}/contexts.db"])
+@pytest.mark.parametrize("part", ["config", "metadata", "row", "messages", "summaries", "folds"])
+def test_every_field_with_every_strange_value(lines, tmp_path, url, part):
+    """On disk a number has a limit: the file is refused, or its window can be shown."""
+    kind = {"config": "metadata"}.get(part, part)
+    number = next(number for number, line in enumerate(lines) if kind in line)
+    where = (number, "metadata", "config") if part == "config" else (number, kind)
+    names = sorted({*at(lines, where), *({"model", "llm_provider", "context_length"} if part == "config" else ())})
+    found = [(name, wrong) for name in names for wrong in STRANGE]
+    path, store = tmp_path / "task.orihon", url.format(place=tmp_path)
+    for name, wrong in found if DEEP else random.Random(part).sample(found, min(40, len(found))):
+        path.write_bytes(packed(changed(lines, (*where, name), wrong)))
+        imported = CliRunner().invoke(cli, ["import", str(path), "--store", store], env=ENV)
+        assert refused_or_done(imported), (name, wrong, imported.exception)
+        if imported.exception is None:
+            shown = CliRunner().invoke(cli, ["show", UUID, "--window", "--store", store], env=ENV)
+            assert refused_or_done(shown), (name, wrong, shown.exception)
+            assert shown.exception is None or isinstance(shown.exception, BudgetTooSmall), (name, wrong)
+            with open_store(store) as opened:
+                opened.delete(UUID)
+
+
+def refused_or_done(result):
+    error = result.exception
+    return error is None or (isinstance(error, OrihonError) and error.exit_code != OrihonError.exit_code)
+
+
+@pytest.mark.parametrize("url", ["memory:", "{place}/contexts", "sqlite:///{place}/contexts.db"])
+@pytest.mark.parametrize("field", ["context_length", "model", "llm_provider"])
+@pytest.mark.parametrize("wrong", [2**63, Raw("1" + "0" * 30), -1, 0, 1.5, [], {}, True])
+def test_a_config_that_no_task_can_have(lines, tmp_path, url, field, wrong):
+    """It is refused in a sentence that names the field, and the store stays empty."""
+    number = next(number for number, line in enumerate(lines) if "metadata" in line)
+    path = tmp_path / "task.orihon"
+    path.write_bytes(packed(changed(lines, (number, "metadata", "config", field), wrong)))
+    with open_store(url.format(place=tmp_path)) as store:
+        with pytest.raises(Corrupt, match=field):
+            import_file(desk_of(store), Settings(), path)
+        assert not list(store.find())
+
+
+@pytest.mark.parametrize("url", ["memory:", "{place}/contexts", "sqlite:///{place}/contexts.db"])
+@pytest.mark.parametrize("wrong", [2**63, 10**30, 1.5, "x", []])
+def test_a_store_takes_no_task_whose_row_it_cannot_write(tmp_path, url, wrong):
+    """Also from a backup or from another store."""
+    metadata = Metadata(uuid=UUID, task_key=TaskKey.local("x"), config={"context_length": wrong}, format=FORMAT)
+    with open_store(url.format(place=tmp_path)) as store:
+        with pytest.raises(UsageError, match="context_length"):
+            store.lease(UUID, create=metadata)
+        assert not list(store.find())
+
+
 def test_a_damaged_store_goes_on_without_the_event(caplog):
     """What a file may not bring in is left out with a warning where a store has it already."""
     with orihon.open("memory:", settings=Settings()) as engine:
@@ -421,8 +496,7 @@ def test_the_command_refuses_in_a_sentence(lines, tmp_path):
     where = next(where for where in places(lines) if where and where[-1] == "scale")
     (tmp_path / "task.orihon").write_bytes(packed(changed(lines, where, 0)))
     store = str(tmp_path / "contexts")
-    env = {"ORIHON_USER": None, "ORIHON_TOKEN": None}
-    done = CliRunner().invoke(cli, ["import", str(tmp_path / "task.orihon"), "--store", store], env=env)
+    done = CliRunner().invoke(cli, ["import", str(tmp_path / "task.orihon"), "--store", store], env=ENV)
     assert isinstance(done.exception, Corrupt)
     assert (done.exception.exit_code, "scale" in done.exception.message) == (3, True)
     assert not list((tmp_path / "contexts" / "running").iterdir())

@@ -25,14 +25,14 @@ from orihon import codec
 from orihon.context.repair import INTERRUPTED
 from orihon.context.view import RECORD_EVERY, View, record
 from orihon.engine import Engine
-from orihon.errors import NotFound, UsageError
+from orihon.errors import Corrupt, NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.formats import SESSIONS, detect_format
 from orihon.ops.formats._common import Parsed, make_message
 from orihon.ops.formats.original import FIELD, append_parsed
 from orihon.ops.formats.session_file import SessionFile
 from orihon.ops.progress import OnProgress, ProgressCounter
-from orihon.ops.task_file import MAGIC, open_task_file
+from orihon.ops.task_file import HINT, MAGIC, open_task_file
 from orihon.records import Call, Event, Message, Metadata
 from orihon.settings.schema import Settings
 from orihon.stores.base import FORMAT, Lease, Store
@@ -112,6 +112,7 @@ def _import_task_file(
     store, principal = authorized.store, authorized.principal
     with open_task_file(file.path, store.options) as task_file:
         uuid = task_file.content.uuid
+        _check_config(file.path, task_file.content.metadata)
         if not principal.admin:
             user = principal.user
             if row_if_there(store, uuid, user=user) is None:
@@ -131,6 +132,15 @@ def _import_task_file(
         messages=count_messages(store, uuid),
         already=existed and not copied.appended,
     )
+
+
+def _check_config(path: Path, metadata: Metadata) -> None:
+    """Raise Corrupt if the config is not one that a task can have. A store would use defaults for what is wrong."""
+    try:
+        TaskConfig.from_foreign_metadata(metadata.config)
+    except msgspec.ValidationError as error:
+        sentence = f"{path} cannot be imported: the config of its metadata is wrong ({error})."
+        raise Corrupt(sentence, where=str(path), hint=HINT) from error
 
 
 def count_messages(store: Store, uuid: str) -> int:

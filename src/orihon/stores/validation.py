@@ -32,7 +32,10 @@ def validate_task_id(uuid: str) -> str:
 
 
 def validate_new_task(uuid: str, metadata: Metadata, sanitiser: Sanitiser) -> Metadata:
-    """Return the metadata of a new task as they are stored, cleaned and masked."""
+    """Return the metadata of a new task as they are stored, cleaned and masked.
+
+    The row repeats a few values of the config, so these must be values that the row can hold.
+    """
     if metadata.uuid != validate_task_id(uuid):
         sentence = f"The task id is {uuid}, but the metadata say {metadata.uuid!a}."
         raise UsageError(sentence, hint="Give both the same id.")
@@ -40,6 +43,7 @@ def validate_new_task(uuid: str, metadata: Metadata, sanitiser: Sanitiser) -> Me
     if sanitiser.text(uuid) != uuid:  # the id is the name of a directory and appears in every listing
         raise UsageError("The task id looks like a secret.", hint="Leave the uuid out.")
     try:
+        msgspec.convert(msgspec.to_builtins(TaskRow.new(metadata, "running")), TaskRow)
         return cleaned(sanitiser.record(metadata))
     except msgspec.ValidationError as error:
         hint = "orihon.records.Metadata describes the fields."

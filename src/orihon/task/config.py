@@ -64,11 +64,15 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_metadata(cls, stored: dict[str, Any]) -> Self:
         """Return the config that a task's metadata holds; a field that cannot be read has its default."""
-        known = {name: stored[name] for name in cls.__struct_fields__ if name in stored}
         try:
-            return msgspec.convert(known, cls)
+            return cls.from_foreign_metadata(stored)
         except msgspec.ValidationError:
-            return msgspec.convert({name: value for name, value in known.items() if _is_valid(name, value)}, cls)
+            return msgspec.convert({name: value for name, value in stored.items() if _is_valid(name, value)}, cls)
+
+    @classmethod
+    def from_foreign_metadata(cls, stored: dict[str, Any]) -> Self:
+        """Return the config that metadata from elsewhere hold. Raise ValidationError for a field of the wrong type."""
+        return msgspec.convert({name: stored[name] for name in cls.__struct_fields__ if name in stored}, cls)
 
     def with_options(self, options: dict[str, Any]) -> Self:
         """Return the config with some options changed. Raise UsageError for nonsense."""
