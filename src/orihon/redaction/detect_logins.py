@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from orihon.redaction.detect_tokens import ESCAPE_SIGNS, Span, skip_escape
+from orihon.redaction.detect_tokens import Span
 from orihon.redaction.entropy import Context, is_odd_word, is_placeholder, is_random, is_secret, is_template
+from orihon.redaction.escapes import ESCAPE_SIGNS, skip_escape
 from orihon.redaction.key_names import Kind
 
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+"

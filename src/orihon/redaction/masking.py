@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from orihon.redaction.detect_tokens import TERMINAL_CODE, Span, find_tokens
+from orihon.redaction.detect_tokens import Span, find_tokens
 from orihon.redaction.entropy import is_placeholder
+from orihon.redaction.escapes import TERMINAL_CODE
 from orihon.redaction.key_names import looks_secret
 from orihon.redaction.prefilter import Hits, scan, scan_text
 

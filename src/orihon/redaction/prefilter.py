@@ -21,8 +21,8 @@ from orihon.redaction.detect_tokens import (
     find_blob_start,
     is_in_path,
     is_sure,
-    skip_escape,
 )
+from orihon.redaction.escapes import skip_escape
 
 # Each search for a word is a pass over the text. In this alphabet d, k, s and u are one letter, and so are e and t; h,
 # n and y; a and w. Therefore one pass finds `pass` and `pwd`, and one finds `key`, `token`, `auth`, `senha`,
