@@ -1,5 +1,5 @@
-# Every target sets up what it needs by itself; a second run starts at once.
-# PYTHON chooses the interpreter, VENV the directory, JOBS how many tests run at once, ARGS goes to pytest:
+# Every target creates what it needs; a second run starts at once.
+# PYTHON selects the interpreter, VENV the directory, JOBS the number of parallel tests; ARGS is passed to pytest:
 #   make test PYTHON=python3.13 VENV=.venv-3.13 ARGS="tests/redaction"
 
 PYTHON ?= python3
@@ -19,7 +19,7 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 AGAIN   := --reinstall-package orihon --no-cache
 endif
 
-# what has more to try than fits into `make test`
+# tests that try more cases than `make test` has time for
 DEEP := tests/crash tests/chat/workspace_checkpoints/test_property.py tests/task/test_resume_property.py \
   tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
@@ -33,14 +33,14 @@ help: ## list the targets
 demo: $(VENV)/.package ## show what Orihon does, offline, in under a minute
 	@$(BIN)/orihon demo
 
-test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test but the slow ones, against the built package
+test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test except the slow ones, against the built package
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(or $(ARGS),-m "not slow")
 
 test-deep: $(VENV)/.dev $(VENV)/.package ## run the slow tests, and the sweeps and property tests in full
 	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(or $(ARGS),$(DEEP))
 	@$(if $(ARGS),,$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow $(addprefix --ignore=,$(DEEP)))
 
-golden: $(VENV)/.dev $(VENV)/.package ## write anew what the model sees in each scenario, and what docs/operations.md prints
+golden: $(VENV)/.dev $(VENV)/.package ## update the expected windows and the outputs in docs/operations.md
 	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/context/test_golden.py tests/e2e/test_operations_page.py
 
 check: $(VENV)/.dev $(VENV)/.package ## formatting, lint, types, architecture
@@ -55,13 +55,13 @@ bench: $(VENV)/.dev $(VENV)/.package ## measure, and print the figures as tables
 docs: $(VENV)/.dev $(VENV)/.package ## write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
-lock: $(VENV)/.dev ## choose the newest versions of everything
+lock: $(VENV)/.dev ## choose the newest versions of all dependencies
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
 	  pyproject.toml --group build --output-file locks/run.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
 	  pyproject.toml --extra all --group dev --constraint locks/run.txt --output-file locks/dev.txt
 
-clean: ## remove what the other targets made
+clean: ## remove everything that the other targets created
 	@rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
@@ -77,7 +77,7 @@ $(VENV)/.dev: locks/dev.txt | $(BIN)/python
 	@$(INSTALL) --require-hashes --requirement locks/dev.txt
 	@touch $@ $(VENV)/.run
 
-# The tests run against the package as it would be installed, never against src/.
+# The tests run against the installed package, not against src/.
 $(VENV)/.package: $(SOURCES) | $(VENV)/.run
 	@$(INSTALL) $(AGAIN) --no-deps --no-build-isolation .
 	@touch $@

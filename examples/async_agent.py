@@ -1,4 +1,4 @@
-"""Several tasks in one event loop, which stays free: what waits for a disk, a model or a tool runs in a thread.
+"""Several tasks in one event loop. Everything that waits for a disk, a model or a tool runs in a thread.
 
     python async_agent.py [DIRECTORY]
 
@@ -25,7 +25,7 @@ in_the_attic, cancelled = threading.Event(), threading.Event()
 
 
 def measure(task, call):
-    """A tool that takes its time; in the attic as long as it takes to cancel it."""
+    """A slow tool; in the attic it runs until it is cancelled."""
     with task.tool(call) as run:
         if task.row.task_id == "attic" and not cancelled.is_set():
             in_the_attic.set()
@@ -35,25 +35,25 @@ def measure(task, call):
 
 
 async def loop(task, client):
-    """The loop of `fix_an_issue.py`; the tools of one reply run side by side."""
-    with task:  # a cancellation leaves it with an interrupt, and that pauses the task
+    """The loop of `fix_an_issue.py`; the tools of one reply run in parallel."""
+    with task:  # a cancellation leaves the block with an interrupt, which pauses the task
         while await in_thread(task.wants_reply):
             window = await in_thread(task.window)
             reply = await in_thread(client, window.openai(), tools=window.tools())
             await in_thread(task.add_reply, reply)
             await asyncio.gather(*(in_thread(measure, task, call) for call in await in_thread(task.pending_calls)))
-        await in_thread(task.complete)  # leaving the block would do it too, but in the loop
+        await in_thread(task.complete)  # leaving the block would also complete it, but in the event loop
 
 
 async def start(engine, name):
-    """A new task with its first words."""
+    """Start a task with its first messages."""
     task = await in_thread(engine.start, orihon.TaskKey.local(name), tools=TOOLS, inherit=False)
     await in_thread(task.add, "user", f"How warm is it in the {name}?")
     return task
 
 
 async def tick(counted):
-    """Proof that the loop is free: it can only count while nothing blocks it."""
+    """Count as long as nothing blocks the loop."""
     while True:
         counted.append(time.perf_counter())
         await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""An agent fixes an issue, and a second run on the same issue begins with what the first one learned.
+"""An agent fixes an issue, and a second run on the same issue inherits from the first.
 
     python fix_an_issue.py [DIRECTORY] [--http]
 
@@ -33,12 +33,12 @@ FILES = {"basket.py": "def total(prices):\n    return sum(prices) if prices else
 
 
 def execute(name, arguments):
-    """The tools; what they raise is told to the model."""
+    """Run a tool. An exception becomes an error result for the model."""
     return FILES[arguments["path"]] if name == "read_file" else "2 passed"
 
 
 def over_http(url):
-    """A client of the standard library alone."""
+    """A client that uses only the standard library."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def create(**request):
@@ -51,7 +51,7 @@ def over_http(url):
 
 
 def fix(engine, client, issue_text):
-    """One run."""
+    """Run one task."""
     key = orihon.TaskKey.github("acme", "shop", issue=27)
 
     with engine.start(key, model="gpt-4o", context_length=128_000, user="alice", tools=TOOLS) as task:

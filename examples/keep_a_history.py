@@ -1,4 +1,4 @@
-"""Keep a task's messages in plain files, and read them back: run it twice, and it goes on where it was."""
+"""Keep a task's messages in plain files and read them back. Run it twice: it continues where it stopped."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""A store of one's own, held to the same contract as ours: `pytest examples/own_store.py`.
+"""Your own store, tested against the store contract: `pytest examples/own_store.py`.
 
 It keeps everything in memory and remembers who took which lease. Yours will do something more useful; the lines at
 the end stay the same.
@@ -13,18 +13,18 @@ from orihon.testing import StoreContract
 
 
 class RememberingStore(MemoryStore):
-    """Tasks in dictionaries, and a list of the leases that were taken."""
+    """A memory store that also lists the leases it gave."""
 
     def lease(self, uuid: str, **options: Any) -> Lease:
-        """Take a lease, and remember it."""
+        """Take a lease and record it."""
         lease = super().lease(uuid, **options)
         self.taken = [*getattr(self, "taken", []), (uuid, lease.fence)]
         return lease
 
 
 class TestRememberingStore(StoreContract):
-    """Everything that the contract asks for."""
+    """The tests of the contract for this store."""
 
     def open(self, place: Path, options: Options) -> RememberingStore:  # noqa: ARG002 - memory has no place
-        """Open the store; the contract does the rest."""
+        """Open the store for a test."""
         return RememberingStore(options=options)

@@ -1,4 +1,4 @@
-"""A task is paused, and another process goes on with it: the model sees the same window, byte for byte.
+"""A task is paused, and another process continues it with the same window, byte for byte.
 
 python pause_and_resume.py [DIRECTORY]
 """
@@ -16,7 +16,7 @@ TOOLS = [{"type": "function", "function": {"name": "run_tests", "parameters": {"
 
 
 def shown(task):
-    """The window as a short word: two are alike only if every byte of them is."""
+    """Return a short hash of the window."""
     window = task.window()
     text = json.dumps([window.openai(), window.tools()], ensure_ascii=False)
     hidden = f"{window.report.folded} messages folded, {window.report.left_out} left out"
@@ -24,7 +24,7 @@ def shown(task):
 
 
 def begin(engine):
-    """Work until the window has to be folded, and leave in the middle of it."""
+    """Work until the window has to be folded, then pause."""
     key = orihon.TaskKey.local("slow-tests")
     task = engine.start(key, context_length=16_000, tools=TOOLS, inherit=False)
     task.add("system", "You make tests faster.")
@@ -41,7 +41,7 @@ def begin(engine):
 place = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 
 with orihon.open(Path(place) / "contexts") as engine:
-    if len(sys.argv) > 2:  # the other process: it knows a directory and an id, nothing else
+    if len(sys.argv) > 2:  # the other process, which knows only the directory and the id
         with engine.resume(sys.argv[2]) as task:
             print(shown(task))
         sys.exit()

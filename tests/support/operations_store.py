@@ -27,7 +27,7 @@ def a_store(place):
         task = engine.start("local/issue/notes", user="notfolder", uuid=PAUSED)
         task.add("user", "Tidy up the notes.")
         task.pause("for lunch")
-        (place / "script.json").write_text(json.dumps(["Done: the shop is mended."]))
+        (place / "script.json").write_text(json.dumps(["Done: the shop is fixed."]))
         task = engine.start("github/notfolder/coding_agent/pull_request/30", user="notfolder", uuid=RUNNING)
         task.add("user", "Review this.")
         yield
