@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,10 @@ def failed(done):
     return [line.split(maxsplit=1)[1] for line in done.stdout.splitlines() if line.lstrip().startswith("FAILED  ")]
 
 
+def without_figures(text):
+    return re.sub(r"\s+", " ", re.sub(r"\d[\d,]*", "#", text))
+
+
 def broken_sample(folder, old, new):
     """The sample, where the model of the first run says something else."""
     shutil.copytree(demo.SAMPLE, folder)
@@ -34,8 +39,8 @@ def broken_sample(folder, old, new):
 
 
 @pytest.mark.slow
-def test_it_ends_well_and_says_what_happened(tmp_path):
-    """Exit code 0, the figures, and files that can be looked at as it says."""
+def test_it_ends_well_and_says_what_happened(tmp_path, root):
+    """Exit code 0, the figures, the lines that the README shows, and files that can be looked at as it says."""
     done = play("--keep", "kept", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr
@@ -48,6 +53,9 @@ def test_it_ends_well_and_says_what_happened(tmp_path):
     ):
         assert words in done.stdout
     assert len(done.stdout.splitlines()) < 65
+    (example,) = re.findall(r"```text\n(.*?)```", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    for line in filter(None, example.replace("\n     …\n", "\n").splitlines()):
+        assert without_figures(line) in without_figures(done.stdout), "update the example in README.md"
     assert "lines=()" in (tmp_path / "kept" / "shop" / "shop" / "basket.py").read_text(encoding="utf-8")
     logs = sorted((tmp_path / "kept" / "contexts" / "completed").glob("*/messages.jsonl"), key=os.path.getsize)
     told = [json.loads(line) for line in logs[0].read_text(encoding="utf-8").splitlines()]
