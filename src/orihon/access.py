@@ -10,7 +10,7 @@ This module decides who is asking. It does not protect the files: a user who can
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -52,19 +52,24 @@ class Trail:
     def __init__(self, audit: Notes | None, who: Principal, through: str) -> None:
         self.audit, self.who, self.through = audit, who, through
 
-    def looked(self, at: str, **what: Any) -> None:
-        """Write down what was looked at; `read` names the parts of a task."""
-        if self.audit is not None:
-            self.audit.add(user=self.who.user, admin=self.who.admin, through=self.through, at=at, **what)
+    def looked(self, at: str, read: Sequence[str], **what: Any) -> None:
+        """Write down what was looked at; `read` names the parts that were read."""
+        self._add(at, **what, read=list(read))
 
-    def asked(self, at: str, user: str | None, **what: Any) -> None:
+    def asked(self, at: str, read: Sequence[str], user: str | None, **what: Any) -> None:
         """Write down what a list was asked for; one of another user's tasks is refused, by showing nothing."""
-        mine = self.who.admin or user in {None, self.who.user}
-        self.looked(at, **what, **({} if mine else {"denied": True}))
+        if self.who.admin or user in {None, self.who.user}:
+            self.looked(at, read, **what)
+        else:
+            self.denied(at, **what)
 
     def denied(self, at: str, **what: Any) -> None:
         """Write down what was refused."""
-        self.looked(at, **what, denied=True)
+        self._add(at, **what, denied=True)
+
+    def _add(self, at: str, **what: Any) -> None:
+        if self.audit is not None:
+            self.audit.add(user=self.who.user, admin=self.who.admin, through=self.through, at=at, **what)
 
 
 def principal(settings: Settings, environ: Mapping[str, str] | None = None, *, token: str | None = None) -> Principal:

@@ -66,9 +66,10 @@ def open_engine(
         principal = caller(settings, user, token)
         user = confined(principal, user)
     except AccessDenied as error:
-        from orihon.stores.audit import write_denial  # noqa: PLC0415 - seldom needed
+        from orihon.stores.audit import open_trail  # noqa: PLC0415 - seldom needed
 
-        write_denial(url, options, principal, LIBRARY, "open", of=user, reason=error.message)
+        with open_trail(url, options, principal, LIBRARY) as trail:
+            trail.denied("open", of=user, reason=error.message)
         raise
     store = open_store(url, options)
     if user is None and not settings.access.tokens:
@@ -158,7 +159,7 @@ class Engine:
         check_option_names(options)
         options = {name: value for name, value in options.items() if value is not None}
         row = self.row(uuid)
-        self.trail.looked("task", uuid=row.uuid, read=["everything"])
+        self.trail.looked("task", ["everything"], uuid=row.uuid)
         lease = self.store.lease(row.uuid)
         try:
             task = self.open_leased(lease)
@@ -186,7 +187,7 @@ class Engine:
         key = None if key is None else self._sanitise_key(key)
         user = None if user is None else checked_user(user, "user")
         query = Query(status=statuses, user=user, key=None if key is None else str(key))
-        self.trail.asked("tasks", user, query=describe_query(query))
+        self.trail.asked("tasks", ["rows"], user, query=describe_query(query))
         return self.rows(query)
 
     def rows(self, query: Query) -> Iterator[TaskRow]:
@@ -197,15 +198,19 @@ class Engine:
         """Return the row of one task, by its id or by a beginning of it that fits no other visible task."""
         try:
             return find_row(self.store, uuid, user=self.user)
-        except NotFound:
-            if self.user is not None:
-                self.trail.denied("task", uuid=uuid)
+        except (NotFound, UsageError):
+            self.record_refusal("task", uuid)
             raise
+
+    def record_refusal(self, kind: str, uuid: str) -> None:
+        """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
+        if self.user is not None:
+            self.trail.denied(kind, uuid=str(uuid))
 
     def read(self, uuid: str) -> Reader:
         """Return a task for reading. It needs no lease and disturbs no writer."""
         row = self.row(uuid)
-        self.trail.looked("task", uuid=row.uuid, read=["everything"])
+        self.trail.looked("task", ["everything"], uuid=row.uuid)
         return Reader(self.store, row)
 
     def inheritance(
@@ -215,7 +220,7 @@ class Engine:
         key = self._sanitise_key(key)
         config = config or TaskConfig.from_settings(self.settings)
         user = self._owner(user, "inheritance", key=str(key))
-        self.trail.looked("inheritance", key=str(key))
+        self.trail.looked("inheritance", ["summary"], key=str(key))
         from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing does not need it
 
         return prepare(

@@ -52,7 +52,9 @@ def test_an_administrator_sees_all(engine):
 def test_each_look_is_written_down_and_masked(engine):
     looking = authorized(engine, BOB, command="show")
     looking.reader(IDS["bob"])
-    looking.record_access("search", query="password=hunter2hunter2 sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789")
+    looking.record_access(
+        "search", ["messages"], query="password=hunter2hunter2 sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
+    )
     written = list(audit_of(engine.store).lines())
     lines = [json.loads(line) for line in written]
     assert [(line["user"], line["through"], line["at"]) for line in lines] == [

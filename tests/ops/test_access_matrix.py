@@ -145,7 +145,7 @@ def test_the_library(url, tmp_path, name):
 
 def test_every_method_of_the_engine_is_in_the_matrix():
     """A new public method says here who may use it."""
-    free = {"close", "open_leased"}  # one gives back, the other needs a lease, which nobody gets here
+    free = {"close", "open_leased", "record_refusal"}  # one needs a lease, which nobody gets here
     methods = {name for name, _ in inspect.getmembers(orihon.Engine, inspect.isfunction) if not name.startswith("_")}
     assert methods - free <= {name.split("(")[0] for name in LIBRARY}
 
@@ -215,6 +215,8 @@ COMMAND_MATRIX = {
     "chat": [
         (["--list"], (YES, YES, YES)),
         (["--delete", "nothing"], (GONE, GONE, GONE)),
+        (["--resume", "nothing"], (GONE, GONE, GONE)),
+        (["--search", SECRET], (YES, YES, YES)),
         (["--user", "alice", "--list"], (YES, DENIED, YES)),
     ],
     "clean": [(["--dry-run"], (YES, YES, YES))],
@@ -232,7 +234,10 @@ COMMAND_MATRIX = {
     "migrate": [(["{url}"], (DENIED, DENIED, "any"))],
     "monitor": [(["--once"], (DENIED, DENIED, "any"))],
     "pause": [(["talk"], (YES, GONE, YES)), (["--all"], (DENIED, DENIED, YES))],
-    "restore": [(["{place}/backups", ALICE], (YES, "refused", YES))],
+    "restore": [
+        (["{place}/backups", ALICE], (YES, "refused", YES)),
+        (["{place}/backups", "nothing"], (GONE, GONE, GONE)),
+    ],
     "resume": [(["nothing"], (GONE, GONE, GONE))],
     "run": [(["--resume", "nothing"], (GONE, GONE, GONE)), (["x", "--user", "boss"], (DENIED, DENIED, "any"))],
     "search": [([SECRET], (YES, YES, YES))],
@@ -268,8 +273,10 @@ def test_the_commands(url, tmp_path):
 def _try(name, arguments, who, meant, *, url, place):
     given = [part.format(url=url, place=place) for part in arguments]
     given += [] if name in {"copy", "migrate"} else ["--store", url]
+    before = len(lines(url))
     shown, code = _run(name, *given, ORIHON_TOKEN=TOKENS.get(who))
     assert code in CODES[meant], (name, arguments, who, shown)
+    _check_audit(name, arguments, who, meant, lines(url)[before:])
     assert not any(token in shown for token in TOKENS.values())
     if who in {"mallory", None}:
         assert SECRET not in shown.replace(" ".join(arguments), ""), (name, who, shown)
@@ -277,6 +284,20 @@ def _try(name, arguments, who, meant, *, url, place):
         assert name != "copy" or not os.path.lexists(place / "copy")
     if who is None:
         assert "token" in shown, (name, shown)
+
+
+WRITES_ONLY = {"enqueue", "pause", "unpause"}  # a new task, and with --all a file that is no part of the store
+
+
+def _check_audit(name, arguments, who, meant, added):
+    """Every command that reads or refuses leaves a line that names the user and what was read or refused."""
+    what = (name, arguments, who, added)
+    assert all(line.get("denied", False) != bool(line.get("read")) for line in added), what
+    assert all((line["user"], line["through"]) == (who or "", name) for line in added if line["at"] != "token"), what
+    if meant in {DENIED, GONE, "refused"} and (who != "boss" or meant == DENIED):
+        assert any(line.get("denied") or name == "backup" for line in added), what
+    elif meant == YES and not (name in WRITES_ONLY and ("--all" in arguments or name == "enqueue")):
+        assert any(line.get("read") or line.get("denied") for line in added), what
 
 
 def _run(*arguments, **environ):
@@ -328,6 +349,30 @@ def test_what_was_refused_is_in_the_audit(url):
     assert not any(token in everything for token in (*TOKENS.values(), "wrong-token-9999"))
 
 
+def test_a_conversation_or_a_backup_of_another_user_is_refused_in_the_audit(url):
+    """So are lists, figures, copies and examinations: nobody looks without a line."""
+    said("backup", "backups", url=url, ORIHON_TOKEN=TOKENS["boss"])
+    mallory, boss = {"ORIHON_TOKEN": TOKENS["mallory"]}, {"ORIHON_TOKEN": TOKENS["boss"]}
+    seen = len(lines(url))
+    said("chat", "--resume", "talk", "--plain", url=url, code=3, **mallory)
+    said("restore", "backups", "abcd", url=url, code=3, **mallory)
+    said("copy", url, "copied", **boss)
+    said("doctor", url=url, **boss)
+    for arguments in (["ls"], ["stats"], ["search", SECRET]):
+        said(*arguments, url=url, **boss)
+    found = [(line["user"], line["through"], line["at"], line.get("uuid"), line.get("read"), line.get("denied", False))
+             for line in lines(url)[seen:]]  # fmt: skip
+    assert found == [
+        ("mallory", "chat", "conversation", "talk", None, True),
+        ("mallory", "restore", "task", "abcd", None, True),
+        ("boss", "copy", "copy", None, ["everything"], False),
+        ("boss", "doctor", "doctor", None, ["everything"], False),
+        ("boss", "ls", "tasks", None, ["rows"], False),
+        ("boss", "stats", "statistics", None, ["totals"], False),
+        ("boss", "search", "search", None, ["messages", "summaries", "tools"], False),
+    ]
+
+
 def test_each_line_says_what_was_read(url):
     """Messages, summaries, window, export and search can be told apart."""
     token = {"ORIHON_TOKEN": TOKENS["alice"]}
@@ -345,7 +390,7 @@ def test_each_line_says_what_was_read(url):
         ("export", ["everything"], "portable", None),
         ("task", ["messages", "summary"], None, None),
         ("inheritance", ["summary"], None, None),
-        ("search", None, None, SECRET),
+        ("search", ["messages", "summaries", "tools"], None, SECRET),
         ("task", ["everything"], None, None),
     ]  # fmt: skip
     shown = said("audit", url=url, ORIHON_TOKEN=TOKENS["boss"])

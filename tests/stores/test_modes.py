@@ -109,7 +109,7 @@ def test_the_directory_of_another_user():
         become_nobody()
         open_store(f"sqlite:///{place}/x.db").close()
         with open_authorized_store(Settings(), f"sqlite:///{place}/x.db", command="test") as authorized:
-            authorized.record_access("task", uuid="1")
+            authorized.record_access("task", ["row"], uuid="1")
         say((place / "x.db.audit.jsonl").read_text())
 
     with fast_place() as place:
@@ -232,7 +232,7 @@ def make_everything(place: Path) -> None:
             if store.archives:
                 store.archive(TASK.uuid, fence=store.row(TASK.uuid).fence)
         with open_authorized_store(settings, url_of(kind, place / kind), command="test") as authorized:
-            authorized.record_access("task", uuid=TASK.uuid)
+            authorized.record_access("task", ["row"], uuid=TASK.uuid)
             backup(authorized, place / "backups" / kind)
             write_task_file(authorized.store, authorized.row(TASK.uuid), place / f"{kind}.export")
     ReplyCache(place / "cache", Sanitiser()).put("model", {"messages": []}, {"text": "hello"})

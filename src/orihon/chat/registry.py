@@ -23,6 +23,7 @@ from orihon.records import Event, Message, TaskRow
 from orihon.stores.base import Query, Store
 from orihon.stores.files import data_home
 from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.lookup import choose_by_id
 from orihon.stores.sql.sqlite import SqliteStore
 from orihon.task_key import TaskKey
 
@@ -102,24 +103,24 @@ def list_conversations(
 def find(engine: Engine, directory: Path, name: str = "", *, user: str | None = None) -> ConversationListing:
     """Return the conversation with this name or beginning of an id; without either, the most recently used one."""
     known = list_conversations(engine, directory, user=user)
-    matches = (
-        [listing for listing in known if name in {"", listing.name}]
-        or [listing for listing in known if listing.uuid == name]
-        or [listing for listing in known if listing.uuid.startswith(name)]
-    )
-    if not matches:
-        names = ", ".join(listing.name for listing in known[:10]) or "none"
-        raise NotFound(kind="conversation", id=name, hint=f"Conversations in this directory: {names}.")
-    if name and len(matches) > 1:
-        raise UsageError(f"Several conversations begin with {name!a}.", hint="Give more of the id, or the name.")
-    return matches[0]
+    named = [listing for listing in known if name in {"", listing.name}]
+    if name and len(named) > 1:
+        raise UsageError(f"Several conversations are called {name!a}.", hint="Give the id instead.")
+    if named:
+        return named[0]
+    names = ", ".join(listing.name for listing in known[:10]) or "none"
+    try:
+        return choose_by_id(known, name, kind="conversation", hint=f"Conversations in this directory: {names}.")
+    except (NotFound, UsageError):
+        engine.record_refusal("conversation", name)
+        raise
 
 
 def search(
     engine: Engine, text: str, directory: Path | None = None, *, user: str | None = None, limit: int = 50
 ) -> Iterator[SearchHit]:
     """Find messages that contain a text, in the most recently used conversations first."""
-    engine.trail.looked("search", query=text)
+    engine.trail.looked("search", ["messages"], query=text)
     wanted = text.casefold()
     for listing in list_conversations(engine, directory, user=user):
         for message in engine.store.read(listing.uuid, Message):
@@ -136,7 +137,7 @@ def search(
 def delete(engine: Engine, uuid: str) -> None:
     """Delete a conversation and its checkpoints; raise LeaseHeld while it is in use."""
     uuid = engine.row(uuid).uuid
-    engine.trail.looked("delete", uuid=uuid)
+    engine.trail.looked("delete", ["row"], uuid=uuid)
     checkpoints = find_checkpoint_directory(engine.store, uuid)
     engine.store.delete(uuid)
     shutil.rmtree(checkpoints, ignore_errors=True)

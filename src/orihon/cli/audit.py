@@ -40,7 +40,7 @@ def audit(url: str | None, limit: int, *, as_json: bool, **chosen: Any) -> None:
     with open_authorized_store(load(), url, command="audit") as authorized:
         authorized.require_admin("read the audit")
         found = looks(authorized.audit, Filter(**chosen), limit)
-        authorized.record_access("audit")
+        authorized.record_access("audit", ["audit"])
     for look in found:
         if as_json:
             say_json(look.line)

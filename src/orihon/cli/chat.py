@@ -76,7 +76,7 @@ def chat(
     options["user"] = gate.owner_for(options["user"])
     with gate.open_engine() as engine:
         if wants_list:
-            engine.trail.looked("tasks", query={"directory": str(directory)})
+            engine.trail.looked("tasks", ["rows"], query={"directory": str(directory)})
             say(format_listings(registry.list_conversations(engine, directory, user=options["user"]), texts))
         elif search is not None:
             _search(engine, search, directory, options["user"])

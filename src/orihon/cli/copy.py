@@ -39,13 +39,14 @@ def copy(context: click.Context, source: str, target: str, tasks: tuple[str, ...
     orihon copy logs/contexts /mnt/usb/contexts --json | jq .records
     """
     settings = load()
-    require_admin(settings, "copy a store", source, command="copy")
+    gate = require_admin(settings, "copy a store", source, command="copy")
     require_store(source)
     if target == "memory:":
         raise UsageError(
             "A copy in memory ends with this command.",
             hint="Copy to a directory, to sqlite:///FILE or to postgresql://HOST/DATABASE.",
         )
+    gate.record_access("copy", ["everything"], to=target, **({"tasks": list(tasks)} if tasks else {}))
     options = store_options(settings)
     with open_store(source, options) as origin, open_store(target, options) as goal, Progress() as progress:
 

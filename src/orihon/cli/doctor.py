@@ -36,7 +36,8 @@ def doctor(context: click.Context, store: str | None, *, fix: bool, rebuild: boo
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
     settings = load()
-    require_admin(settings, "look at all of a store", store, command="doctor")
+    gate = require_admin(settings, "look at all of a store", store, command="doctor")
+    gate.record_access("doctor", ["everything"])
     counts: Counter[str] = Counter()
     with Progress() as progress:
 

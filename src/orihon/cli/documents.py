@@ -56,7 +56,7 @@ def read_document(authorized: AuthorizedStore, settings: Settings, path: Path, u
     with document.read(engine, path, Path.cwd(), user=user or authorized.principal.user) as conversation:
         conversation.task.writer.event("note", imported=source)
     row = authorized.store.row(conversation.task.uuid)
-    authorized.record_access("import", uuid=row.uuid, **source)
+    authorized.record_access("import", ["file"], uuid=row.uuid, **source)
     return ImportedTask(
         uuid=row.uuid,
         file=path.name,

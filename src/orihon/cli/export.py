@@ -64,7 +64,7 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
             progress.show(f"{counter.records:,} records, {amount(counter.size_bytes)}")
 
         reader = Reader(authorized.store, authorized.row(uuid))
-        authorized.record_access("export", uuid=reader.uuid, read=["everything"], format=format)
+        authorized.record_access("export", ["everything"], uuid=reader.uuid, format=format)
         if output == "-":
             _print(authorized, settings, reader, format)
             return

@@ -52,7 +52,7 @@ def inherit(
         found = msgspec.structs.replace(
             found, skipped=tuple(one for one in found.skipped if _may_know(authorized, one))
         )
-        authorized.record_access("inheritance", key=str(task_key), read=["summary"])
+        authorized.record_access("inheritance", ["summary"], key=str(task_key))
         made = make_handoff(
             authorized.store,
             found,

@@ -35,7 +35,7 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
     """
     settings = load()
     place = url or settings.store_url
-    require_admin(settings, "migrate a store", place, command="migrate")
+    gate = require_admin(settings, "migrate a store", place, command="migrate")
     if not is_postgres(place):
         raise UsageError(f"{place!a} is not a PostgreSQL store, and needs no migration.", hint="Give postgresql://…")
     if user is not None and role is None:
@@ -44,6 +44,7 @@ def migrate(url: str | None, role: str | None, user: str | None, *, as_json: boo
     from orihon.stores.sql.migrations import bring_up_to_date  # noqa: PLC0415
 
     done = bring_up_to_date(place, role=role, user=user)
+    gate.record_access("migrate", ["schema"])
     if as_json:
         say_json(done)
         return

@@ -37,7 +37,7 @@ def _uuids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     try:
         with open_authorized_store(load(), ctx.params.get("url"), command="completion") as authorized:
             query = Query(uuid=incomplete or None, limit=COMPLETED)
-            authorized.record_access("tasks", query=describe_query(query))
+            authorized.record_access("tasks", ["rows"], query=describe_query(query))
             return [row.uuid for row in authorized.rows(query)]
     except OrihonError:  # no store, no ids: a Tab is not the place for a message
         return []

@@ -61,5 +61,5 @@ def files(uuids: tuple[str, ...], store: str | None, *, everybody: bool, command
     with open_authorized_store(settings, store, command=command) as authorized:
         for uuid in uuids:
             row = authorized.row(uuid)
-            authorized.record_access("task", read=["row"], uuid=row.uuid)
+            authorized.record_access("task", ["row"], uuid=row.uuid)
             yield pause_files(settings.pause_resume, row.uuid)[1]

@@ -32,7 +32,7 @@ def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: An
     settings = load()
     with open_authorized_store(settings, options["store"], command="resume") as authorized:
         found = authorized.row(uuid).uuid
-        authorized.record_access("task", read=["row"], uuid=found)
+        authorized.record_access("task", ["row"], uuid=found)
     for path in pause_files(settings.pause_resume, found)[1:]:
         path.unlink(missing_ok=True)
     context.invoke(run, what=None, uuid=found, as_json=as_json, **options)

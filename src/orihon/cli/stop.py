@@ -36,7 +36,7 @@ def stop(uuids: tuple[str, ...], reason: str, url: str | None, *, as_json: bool)
     with open_authorized_store(settings, url, command="stop") as authorized:
         engine = Engine(authorized.store, settings, user=authorized.principal.scope)
         for row in [authorized.row(uuid) for uuid in uuids]:
-            authorized.record_access("task", read=["row"], uuid=row.uuid)
+            authorized.record_access("task", ["row"], uuid=row.uuid)
             stopped = stop_task(engine, row.uuid, reason)
             if stopped is None:
                 _ask(engine, row, reason)

@@ -11,18 +11,18 @@ exist for the caller: it is not found, not counted and not ambiguous. The audit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
 from orihon.access import NOBODY, Principal, Trail, confined, principal
-from orihon.errors import AccessDenied, NotFound
+from orihon.errors import AccessDenied, NotFound, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store, require_store, store_options
-from orihon.stores.audit import Audit, audit_of, write_denial
+from orihon.stores.audit import Audit, audit_of, open_trail
 from orihon.stores.base import GroupBy, Query, Store, Totals
 from orihon.stores.lookup import find_row, visible_rows
 
@@ -46,6 +46,11 @@ class AccessGate:
         if not self.principal.admin:
             self._deny(self.principal, action, _admins_only(action))
 
+    def record_access(self, action: str, read: Sequence[str], **details: Any) -> None:
+        """Tell the audit which parts a command reads that opens the store by other means."""
+        with open_trail(self.url, store_options(self.settings), self.principal, self.command) as trail:
+            trail.looked(action, read, **details)
+
     def owner_for(self, requested: str | None) -> str | None:
         """Return the owner of a new task: the requested user if the caller may act for them, else the caller."""
         try:
@@ -62,13 +67,16 @@ class AccessGate:
         return Engine(store, self.settings, user=self.principal.scope, trail=trail)
 
     def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
-        write_denial(self.url, store_options(self.settings), caller, self.command, action, **details)
+        with open_trail(self.url, store_options(self.settings), caller, self.command) as trail:
+            trail.denied(action, **details)
         raise error
 
 
-def require_admin(settings: Settings, action: str, url: str | None = None, *, command: str) -> None:
-    """Raise AccessDenied unless the caller is an administrator."""
-    AccessGate(settings, url, command=command).require_admin(action)
+def require_admin(settings: Settings, action: str, url: str | None = None, *, command: str) -> AccessGate:
+    """Return the gate of an administrator; raise AccessDenied for other callers."""
+    gate = AccessGate(settings, url, command=command)
+    gate.require_admin(action)
+    return gate
 
 
 def _admins_only(action: str) -> AccessDenied:
@@ -102,9 +110,8 @@ class AuthorizedStore:
         """Return one row, by its id or a prefix that matches no other task the caller may see."""
         try:
             return find_row(self.store, uuid, user=self.principal.scope)
-        except NotFound:
-            if not self.principal.admin:  # an unknown id and another user's look the same and take the same time
-                self.trail.denied("task", uuid=uuid)
+        except (NotFound, UsageError):
+            self.record_refusal(uuid)
             raise
 
     def reader(self, uuid: str, *parts: str) -> Reader:
@@ -112,12 +119,17 @@ class AuthorizedStore:
         from orihon.task.reader import Reader  # noqa: PLC0415 - lists and counts need not load it
 
         row = self.row(uuid)
-        self.record_access("task", uuid=row.uuid, read=list(parts) or ["row"])
+        self.record_access("task", list(parts) or ["row"], uuid=row.uuid)
         return Reader(self.store, row)
 
-    def record_access(self, action: str, **details: Any) -> None:
-        """Add a line to the audit."""
-        self.trail.looked(action, **details)
+    def record_access(self, action: str, read: Sequence[str], **details: Any) -> None:
+        """Tell the audit which parts the command reads."""
+        self.trail.looked(action, read, **details)
+
+    def record_refusal(self, uuid: str) -> None:
+        """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
+        if not self.principal.admin:  # an unknown id and another user's look the same and take the same time
+            self.trail.denied("task", uuid=str(uuid))
 
     def require_admin(self, action: str) -> None:
         """Raise AccessDenied unless the caller is an administrator."""

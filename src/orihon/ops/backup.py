@@ -55,6 +55,7 @@ from orihon.stores.files import (
 )
 from orihon.stores.jsonl.lock_file import LockFile
 from orihon.stores.jsonl.store import JsonlStore
+from orihon.stores.lookup import choose_by_id
 from orihon.stores.validation import validate_task_id
 from orihon.task.lifecycle import ENDED
 
@@ -167,7 +168,7 @@ def backup(
             run.write(rows, format_time(now), carry_others=bool(tasks))
             _publish(run.fresh, generation)
             result.removed = _remove_old(directory, keep)
-    authorized.record_access("backup", generation=result.generation, tasks=result.tasks)
+    authorized.record_access("backup", ["everything"], generation=result.generation, tasks=result.tasks)
     result.seconds = time.monotonic() - began
     return result
 
@@ -177,6 +178,7 @@ def _select_rows(authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterable[
         return authorized.rows(Query(status=ENDED))
     rows = {row.uuid: row for row in map(authorized.row, tasks)}
     for row in rows.values():
+        authorized.record_access("task", ["row"], uuid=row.uuid)
         if row.status not in ENDED:
             raise UsageError(f"Task {row.uuid} is {row.status}.", hint="Only tasks that have ended are backed up.")
     return sorted(rows.values(), key=lambda row: (row.created_at, row.uuid), reverse=True)
@@ -411,7 +413,7 @@ def restore(
         except (StoreError, UsageError) as error:
             if len(result.failures) < MAX_SENTENCES:
                 result.failures.append(f"Task {entry.uuid}: {error.message}")
-    authorized.record_access("restore", generation=result.generation, tasks=result.restored)
+    authorized.record_access("restore", ["backup"], generation=result.generation, tasks=result.restored)
     result.seconds = time.monotonic() - began
     return result
 
@@ -429,21 +431,18 @@ def _find_generation(directory: Path, day: str | None) -> Path:
 
 def _select_entries(generation: Path, authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterator[Entry]:
     """Yield the entries to restore, after the manifest was read to its end."""
-    visible: dict[str, list[Entry]] = {uuid: [] for uuid in tasks}
-    for entry in read_manifest(generation):
-        for uuid, matches in visible.items():
-            is_match = entry.uuid == uuid or (uuid and entry.uuid.startswith(uuid) and len(matches) <= 1)
-            if is_match and authorized.allows(entry.user):
-                matches.append(entry)
+    beginnings = tuple(filter(None, tasks))
+    visible = (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
+    matches = [entry for entry in visible if entry.uuid.startswith(beginnings)]
     if not tasks:
         yield from (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
-    for uuid, matches in visible.items():
-        exact = [entry for entry in matches if entry.uuid == uuid] or matches
-        if not exact:
-            raise NotFound(kind="task", id=uuid, hint=f"{generation} does not have it. {HINT}")
-        if len(exact) > 1:
-            raise UsageError(f"Several tasks of the backup begin with {uuid!a}.", hint="Give more of the id.")
-        yield exact[0]
+    for uuid in dict.fromkeys(tasks):
+        try:
+            entry = choose_by_id(matches, uuid, hint=f"{generation} does not have it. {HINT}")
+        except (NotFound, UsageError):
+            authorized.record_refusal(uuid)
+            raise
+        yield entry
 
 
 def _restore_task(
@@ -457,6 +456,7 @@ def _restore_task(
         if (row.uuid, row.user, row.status) != (entry.uuid, entry.user, entry.status) or row.status not in ENDED:
             raise Corrupt(f"{path} holds another task than the manifest says.", hint=HINT)
         if not authorized.allows(row.user):
+            authorized.record_refusal(row.uuid)
             raise NotFound(kind="task", id=row.uuid)
         is_new = not _exists(store, row)
         copied = task_file.copy_to(store, on_progress=on_progress)

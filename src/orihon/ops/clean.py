@@ -150,9 +150,8 @@ def clean(
         store.vacuum()
         if cleaned.deleted or cleaned.reduced:
             purge(store)
-        authorized.record_access(
-            "clean", deleted=cleaned.deleted, reduced=cleaned.reduced, compressed=cleaned.compressed
-        )
+    figures = {"deleted": cleaned.deleted, "reduced": cleaned.reduced, "compressed": cleaned.compressed}
+    authorized.record_access("clean", ["rows"], **figures, **({"dry_run": True} if dry_run else {}))
     cleaned.left = count_by_status(authorized.totals(Query(), "status"))
     cleaned.seconds = time.monotonic() - began
     return cleaned
@@ -161,7 +160,7 @@ def clean(
 def keep_task(authorized: AuthorizedStore, uuid: str, *, kept: bool = True) -> TaskRow:
     """Exempt a task from cleaning, or end the exemption, and return its row. An archived task stays archived."""
     row = authorized.row(uuid)
-    authorized.record_access("task", uuid=row.uuid, read=["row"])
+    authorized.record_access("task", ["row"], uuid=row.uuid)
     if row.kept == kept:
         return row
     try:

@@ -57,7 +57,7 @@ def compact(authorized: AuthorizedStore, settings: Settings, uuid: str, *, focus
         else:
             with closing(open_model(name, settings)) as model:
                 compacted = _compact(authorized.store, task, name, model.ask, focus)
-    authorized.record_access("compact", uuid=row.uuid, read=["window"])
+    authorized.record_access("compact", ["window"], uuid=row.uuid)
     return compacted
 
 

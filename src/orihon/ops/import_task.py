@@ -96,7 +96,8 @@ def import_file(
     if not imported:
         raise UsageError(f"There is no session in {path}, read as {name}.", hint="`--format` forces another format.")
     for task in imported:
-        authorized.record_access("import", uuid=task.uuid, file=task.file, format=task.format, sha256=task.sha256)
+        source = {"file": task.file, "format": task.format, "sha256": task.sha256}
+        authorized.record_access("import", ["file"], uuid=task.uuid, **source)
     return imported
 
 

@@ -93,7 +93,7 @@ def check_store(
         backlog=tasks["pending"],
     )
     checks = list(_checks(figures, settings.monitor))
-    authorized.record_access("monitor")
+    authorized.record_access("monitor", ["rows"])
     return MonitorReport(
         at=format_time(now),
         level=max((check.level for check in checks), key=LEVELS.index),

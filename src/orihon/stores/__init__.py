@@ -20,7 +20,15 @@ from orihon.settings.schema import Settings
 if TYPE_CHECKING:
     from orihon.stores.base import Options, Store
 
-__all__ = ["is_postgres", "is_store_directory", "open_store", "require_psycopg", "require_store", "store_options"]
+__all__ = [
+    "is_postgres",
+    "is_store_directory",
+    "open_store",
+    "require_psycopg",
+    "require_store",
+    "sidecar_path",
+    "store_options",
+]
 
 SCHEMES = "a directory, sqlite:///FILE, postgresql://HOST/DATABASE, or memory:"
 SQLITE_PREFIX = "sqlite:///"
@@ -70,6 +78,16 @@ def open_store(url: str | Path, options: Options | None = None) -> Store:
     from orihon.stores.jsonl.store import JsonlStore  # noqa: PLC0415
 
     return JsonlStore(Path(text), options)
+
+
+def sidecar_path(url: str, name: str) -> Path | None:
+    """Return the path of a file that belongs to a store of files as a whole; None for other stores."""
+    if url == "memory:" or is_postgres(url):
+        return None
+    if url.startswith(SQLITE_PREFIX):
+        path = Path(url.removeprefix(SQLITE_PREFIX))
+        return path.with_name(f"{path.name}.{name}")
+    return Path(url) / name
 
 
 def is_postgres(url: str) -> bool:

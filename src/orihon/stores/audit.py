@@ -16,7 +16,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,9 +27,9 @@ from orihon.access import Principal, Trail
 from orihon.coerce import decode_json
 from orihon.errors import StoreError, UsageError
 from orihon.ingest import Sanitiser
-from orihon.stores import is_postgres, open_store, require_store
+from orihon.stores import is_postgres, open_store, require_store, sidecar_path
 from orihon.stores.base import Options, Store
-from orihon.stores.files import disk_errors, open_file, write_all
+from orihon.stores.files import disk_errors, open_file, read_mask_key, write_all
 
 if TYPE_CHECKING:
     from orihon.stores.sql.postgres import PostgresStore
@@ -104,17 +104,26 @@ class AuditTable(Audit):
             yield from (line for _, line in page)
 
 
-def write_denial(url: str, options: Options, who: Principal, through: str, at: str, **what: Any) -> None:
-    """Write a refused attempt to the audit of a store, if the store is there."""
-    try:
-        require_store(url)
-    except UsageError:
-        return  # without a store there is no audit
-    try:
-        with open_store(url, options) as store:
-            Trail(audit_of(store), who, through).denied(at, **what)
-    except StoreError as error:
-        log.warning("A refused attempt could not be written to the audit: %s", error)
+@contextmanager
+def open_trail(url: str, options: Options, who: Principal, through: str) -> Iterator[Trail]:
+    """Yield the trail of a store that the command does not open. Without a store it writes nothing.
+
+    A store of files stays closed: it may be damaged, and opening it could repair what the doctor is to find.
+    """
+    with ExitStack() as stack:
+        audit: Audit | None = None
+        try:
+            require_store(url)
+            if path := sidecar_path(url, "audit.jsonl"):
+                key_path = cast("Path", sidecar_path(url, "mask.key"))
+                audit = AuditFile(path, Sanitiser(options.known, options.kinds, lambda: read_mask_key(key_path)))
+            else:
+                audit = audit_of(stack.enter_context(open_store(url, options)))
+        except UsageError:
+            pass  # without a store there is no audit
+        except StoreError as error:
+            log.warning("The audit could not be written: %s", error)
+        yield Trail(audit, who, through)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

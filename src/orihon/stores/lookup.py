@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,14 +26,34 @@ def find_row(store: Store, uuid: str, *, user: str | None = None) -> TaskRow:
     except UsageError:  # no task can have this id, and no database needs to see it
         raise NotFound(kind="task", id=uuid) from None
     rows = list(store.find(Query(uuid=uuid, user=user, limit=2)))
-    if not rows:
-        raise NotFound(kind="task", id=uuid)
-    if len(rows) == 1:
-        return rows[0]
-    exact = row_if_there(store, uuid, user=user)  # it may be older than the two newest
-    if exact is None:
-        raise UsageError(f"Several tasks begin with {uuid!a}.", hint="Give more of the id.")
-    return exact
+    if len(rows) > 1 and (exact := row_if_there(store, uuid, user=user)):  # it may be older than the two newest
+        return exact
+    return choose_by_id(rows, uuid)
+
+
+class HasId(Protocol):
+    """Something that a task id names."""
+
+    @property
+    def uuid(self) -> str:
+        """The id."""
+
+
+T = TypeVar("T", bound=HasId)
+
+
+def choose_by_id(candidates: Iterable[T], uuid: str, *, kind: str = "task", hint: str = "") -> T:
+    """Return the candidate with this id, else the only one whose id begins with it.
+
+    Raise NotFound, with the hint, if there is none, and UsageError if the beginning is ambiguous.
+    """
+    matches = [candidate for candidate in candidates if uuid and candidate.uuid.startswith(uuid)]
+    matches = [candidate for candidate in matches if candidate.uuid == uuid] or matches
+    if not matches:
+        raise NotFound(kind=kind, id=uuid, hint=hint)
+    if len(matches) > 1:
+        raise UsageError(f"Several {kind}s begin with {uuid!a}.", hint="Give more of the id.")
+    return matches[0]
 
 
 def visible_rows(store: Store, query: Query, user: str | None) -> Iterator[TaskRow]:

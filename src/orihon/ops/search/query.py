@@ -24,6 +24,7 @@ from orihon.records import Status, TaskRow
 from orihon.stores.lookup import row_if_there
 from orihon.terminal import escape_page_text
 
+SEARCHED = ("messages", "summaries", "tools")  # for the audit
 MAX_MATCHES = 500  # that are scored
 SCORED_CHARS = 4_000_000  # of all of them together
 SHOWN_MATCHES = 3  # of one task
@@ -81,7 +82,8 @@ def search(
     path = index_path(store)
     if rebuild and path is not None:
         remove_index(path)
-    authorized.trail.asked("search", query.user, text=query.text, **({"of": query.user} if query.user else {}))
+    of = {"of": query.user} if query.user else {}
+    authorized.trail.asked("search", SEARCHED, query.user, text=query.text, **of)
 
     def find(index: Index) -> dict[str, list[SearchMatch]]:
         fill_index(store, index, on_progress=on_progress)
