@@ -110,10 +110,20 @@ def _deep(value: Any) -> Any:
     return plain
 
 
+def dump_model(value: Any, **options: Any) -> Any:
+    """Return a model of an SDK as builtins. Raise UsageError, with the reason, if it cannot be dumped."""
+    try:
+        return value.model_dump(**options)
+    except Exception as error:
+        reason = f"its `model_dump` failed with {type(error).__name__}: {error!s:.200}"
+        sentence = f"A value of type {type(value).__name__} cannot be read: {reason}."
+        raise UsageError(sentence, hint="Give a complete model, or a dict.") from error
+
+
 def _fields(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
     """A model, a struct, a data class or a mapping as a dict, a list's like as a list, numbers of arrays as numbers."""
-    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return dict(dump())
+    if callable(getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return dict(dump_model(value))
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):

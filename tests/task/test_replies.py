@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from orihon.errors import UsageError
 from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS
 
@@ -89,3 +90,22 @@ def test_a_reply_of_each_provider(engine, provider, shape):
         assert results == ["read_file", "run_tests"] * 2
     row = engine.row(task.uuid)
     assert (row.llm_call_count, row.tool_call_count, row.total_tokens) == (2, 4, 200)
+
+
+class Incomplete:
+    """A model of an SDK whose validation fails when it is dumped."""
+
+    def model_dump(self, **_):
+        raise ValueError("3 fields are missing")
+
+
+@pytest.mark.parametrize("reply", [Incomplete(), {"choices": [Incomplete()]}], ids=["reply", "inside"])
+def test_a_model_that_cannot_be_dumped(engine, reply):
+    """The error is a sentence that names the type and the reason, and nothing is stored."""
+    with engine.start(KEY) as task:
+        task.add("user", "Fix the basket.")
+        with pytest.raises(UsageError, match=r"Incomplete cannot be read: .*ValueError: 3 fields are missing"):
+            task.add_reply(reply)
+        with pytest.raises(UsageError, match="not a part of a message"):
+            task.add("user", [Incomplete()])
+        assert task.log.last == 1

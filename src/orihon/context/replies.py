@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from orihon.codec import clean_value
-from orihon.coerce import text_or_none, unwrapped
+from orihon.coerce import dump_model, text_or_none, unwrapped
 from orihon.errors import ModelError, UsageError
 from orihon.records import MOST, Call, Message, Native, Usage
 
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 def _unwrap(value: Any) -> Any:
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dump_model(value, mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, str | bytes | int | float | Enum | None):
         return unwrapped(value)
     if isinstance(value, Mapping):
