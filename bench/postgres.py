@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
+from tests.support.postgres_server import GIVEN, PostgresServer, schema
 
 import orihon
 from bench.messages import text
@@ -24,7 +25,6 @@ from orihon.records import Message
 from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options, Store
-from orihon.testing.postgres import GIVEN, PostgresServer, schema
 from orihon.testing.samples import a_task
 
 COUNT = int(os.environ.get("BENCH_MESSAGES", "1000"))

@@ -25,6 +25,6 @@ class RememberingStore(MemoryStore):
 class TestRememberingStore(StoreContract):
     """The tests of the contract for this store."""
 
-    def open(self, place: Path, options: Options) -> RememberingStore:  # noqa: ARG002 - memory has no place
+    def open(self, path: Path, options: Options) -> RememberingStore:  # noqa: ARG002 - memory needs no path
         """Open the store for a test."""
         return RememberingStore(options=options)

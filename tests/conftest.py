@@ -13,6 +13,7 @@ from orihon.settings.schema import Settings
 from support import process_state as inherited
 
 inherited.reset()
+pytest.register_assert_rewrite("support.store_properties")
 
 # machines are noisy: no test fails because of the time it takes
 settings.register_profile("orihon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -43,7 +44,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def postgres_url():
     """A PostgreSQL server that lives as long as the session: that of ORIHON_TEST_POSTGRES, or one of our own."""
-    from orihon.testing.postgres import GIVEN, PostgresServer  # noqa: PLC0415 - most tests need none
+    from support.postgres_server import GIVEN, PostgresServer  # noqa: PLC0415 - most tests need none
 
     if GIVEN in os.environ:
         yield os.environ[GIVEN]
@@ -55,7 +56,7 @@ def postgres_url():
 @pytest.fixture
 def postgres(postgres_url, tmp_path, monkeypatch):
     """A function from a place to the URL of a database that is empty when the place is first named."""
-    from orihon.testing.postgres import schema  # noqa: PLC0415
+    from support.postgres_server import schema  # noqa: PLC0415
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))  # where the index of such a store lies
     with ExitStack() as stack:

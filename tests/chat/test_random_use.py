@@ -11,8 +11,8 @@ from orihon.chat import document, registry
 from orihon.chat.checkpoints import open_checkpoints
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings.schema import Settings
-from orihon.testing.faults import DEEP, fast_place
 from orihon.testing.wire_rules import violations
+from support.faults import DEEP, fast_place
 from support.replies import TOOLS, saying
 
 APIS = ("openai", "anthropic", "responses", "gemini")

@@ -11,8 +11,8 @@ import pytest
 from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import fast_place
+from orihon.testing.samples import a_message, a_task
+from support.faults import fast_place
 
 TASK = a_task()
 TEXTS = [f"message {number}: 日本語" for number in range(1, 9)]
@@ -148,7 +148,7 @@ import resource, sys
 from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message
+from orihon.testing.samples import a_message
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 before, problems = peak(), []

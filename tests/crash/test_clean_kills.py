@@ -13,9 +13,9 @@ from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import LISTS, Options
-from orihon.testing import script
-from orihon.testing.faults import Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.samples import a_message, one_of_each
+from support import scenario
+from support.faults import Fault, Faults, fast_place, in_child, sampled
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ENDED = "2024-01-01T00:00:00.000000Z"
@@ -30,7 +30,7 @@ def fast_path():
 
 def prepared(place):
     """A completed task with lists, a blob, and a summary that a later one inherits."""
-    with open_store(place) as store, store.lease(UUID, create=script.metadata(UUID)) as lease:
+    with open_store(place) as store, store.lease(UUID, create=scenario.metadata(UUID)) as lease:
         lease.put(b"words " * 1000)
         for record in (a_message("one"), a_message("x" * 3000), *one_of_each()[1:]):
             lease.append(record)

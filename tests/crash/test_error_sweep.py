@@ -14,9 +14,10 @@ from orihon.errors import NotWritten, OrihonError, OutcomeUnknown, StoreUnavaila
 from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import DEEP, NO_STRACE, Fault, Faults, fast_place, sampled, strace_command, strace_points
-from orihon.testing.script import STORES, Evidence, Persistent, url_of
+from orihon.testing.samples import a_message, a_task
+from support import scenario
+from support.faults import DEEP, NO_STRACE, Fault, Faults, fast_place, sampled, strace_command, strace_points
+from support.scenario import STORES, Evidence, Persistent, url_of
 
 UUID = "0f0e0d0c-task"
 ROOM = ("write", "pwrite", "open", "mkdir", "rename", "replace")  # what a full disk refuses
@@ -110,7 +111,7 @@ def test_a_full_disk_that_is_freed_later(kind, fast_path):
 @pytest.mark.parametrize(("kind", "call"), INSIDE if DEEP else SHORT)
 def test_every_call_of_sqlite_fails_once(kind, call, code, fast_path):
     """The same for the system calls that SQLite makes by itself."""
-    command = [sys.executable, "-m", "orihon.testing.script"]
+    command = [sys.executable, scenario.__file__]
     (fast_path / "counted").mkdir()
     for at in strace_points(call, [*command, url_of(kind, fast_path / "counted"), UUID], few=1):
         place = fast_path / f"{at}"

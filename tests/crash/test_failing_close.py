@@ -15,10 +15,10 @@ from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import Child, Fault, Faults
-from orihon.testing.postgres import PostgresServer
-from orihon.testing.script import STORES, url_of
+from orihon.testing.samples import a_message, a_task
+from support.faults import Child, Fault, Faults
+from support.postgres_server import PostgresServer
+from support.scenario import STORES, url_of
 
 TAKE = """
 import sys

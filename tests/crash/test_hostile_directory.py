@@ -11,9 +11,9 @@ from orihon.errors import OrihonError
 from orihon.records import Event, Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task, one_of_each
-from orihon.testing.faults import Faults, fast_place, in_child
-from orihon.testing.script import BIG, STORES, play, url_of
+from orihon.testing.samples import a_message, a_task, one_of_each
+from support.faults import Faults, fast_place, in_child
+from support.scenario import BIG, STORES, play, url_of
 
 TASK = a_task()
 NOBODY = 65534

@@ -14,9 +14,9 @@ from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.jsonl.layout import DIRECTORIES, decode_row
 from orihon.stores.jsonl.line_reader import PlainSource, compress
-from orihon.testing import script
-from orihon.testing.contract import a_message
-from orihon.testing.faults import (
+from orihon.testing.samples import a_message
+from support import scenario
+from support.faults import (
     DEEP,
     NO_STRACE,
     Fault,
@@ -27,7 +27,7 @@ from orihon.testing.faults import (
     strace_command,
     strace_points,
 )
-from orihon.testing.script import STORES, Evidence, counters, play, statuses, steps, url_of
+from support.scenario import STORES, Evidence, counters, play, statuses, steps, url_of
 
 UUID = "0f0e0d0c-task"
 MIRRORED = ("status", "llm_call_count", "resume_count", "total_tokens", "activity", "updated_at")
@@ -120,7 +120,7 @@ def test_killed_at_every_call(kind, how, fast_path):
 @pytest.mark.parametrize(("kind", "call"), INSIDE if DEEP else SHORT)
 def test_killed_inside_sqlite(kind, call, fast_path):
     """The same for the system calls that SQLite makes by itself, which Python cannot see."""
-    command = [sys.executable, "-m", "orihon.testing.script"]
+    command = [sys.executable, scenario.__file__]
     (fast_path / "counted").mkdir()
     for at in strace_points(call, [*command, url_of(kind, fast_path / "counted"), UUID], few=2):
         place = fast_path / f"{at}"
@@ -177,7 +177,7 @@ def test_killed_while_it_is_mended_or_deleted(prepare, act, how, fast_path):
     """Whoever dies while he repairs, unpacks or deletes a task leaves it whole or gone, and the next one can go on."""
 
     def prepared(place):
-        with open_store(place) as store, store.lease(UUID, create=script.metadata(UUID)) as lease:
+        with open_store(place) as store, store.lease(UUID, create=scenario.metadata(UUID)) as lease:
             for text in ("one", "two", "three"):
                 lease.append(a_message(text))
         if prepare is not None:

@@ -17,9 +17,9 @@ from orihon.records import Event, Fold, Message, PlanEntry, Summary, ToolCall
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task, one_of_each
-from orihon.testing.faults import DEEP, Child, Faults, fast_place
-from orihon.testing.script import BIG
+from orihon.testing.samples import a_message, a_task, one_of_each
+from support.faults import DEEP, Child, Faults, fast_place
+from support.scenario import BIG
 
 TASK = a_task()
 QUIET = Options(heartbeat_seconds=3600)

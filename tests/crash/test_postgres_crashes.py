@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -18,11 +17,12 @@ from orihon.records import Message, Summary
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import DEEP, sampled
-from orihon.testing.postgres import PostgresServer
-from orihon.testing.script import Evidence, counters, play, steps
+from orihon.testing.samples import a_message, a_task
+from support import scenario
 from support.cutting_proxy import Cutter
+from support.faults import DEEP, sampled
+from support.postgres_server import PostgresServer
+from support.scenario import Evidence, counters, play, steps
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 LAST = len(steps()) - 1
@@ -64,7 +64,7 @@ def assert_whole(url, said):
 
 
 def start(url, first=0):
-    command = [sys.executable, "-m", "orihon.testing.script", url, UUID, str(first)]
+    command = [sys.executable, scenario.__file__, url, UUID, str(first)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -255,23 +255,6 @@ with open_store({url!r}) as store:
     beats = shown.stdout.split()
     assert beats == sorted(beats)
     assert beats[-1] < "2098"
-
-
-@pytest.mark.slow
-def test_nothing_is_left_behind():
-    """A server of the tests ends with its process, and takes its files along."""
-    program = "from orihon.testing.postgres import PostgresServer as S; s = S().__enter__(); print(s.place, flush=True)"
-    with subprocess.Popen(
-        [sys.executable, "-c", f"{program}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        place = Path(child.stdout.readline().strip())
-        process_id = int((place / "data" / "postmaster.pid").read_text().split()[0])
-        child.kill()
-    give_up = time.monotonic() + 30
-    while Path(f"/proc/{process_id}").exists() and time.monotonic() < give_up:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{process_id}").exists()
-    subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
 # many workers

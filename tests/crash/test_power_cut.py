@@ -9,10 +9,10 @@ from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.jsonl import lock_file
-from orihon.testing.contract import a_message
-from orihon.testing.faults import DEEP, fast_place, sampled
-from orihon.testing.powercut import Disk, Operation, Recorder
-from orihon.testing.script import Evidence, counters, play, statuses, steps
+from orihon.testing.samples import a_message
+from support.faults import DEEP, fast_place, sampled
+from support.power_cut import Disk, Operation, Recorder
+from support.scenario import Evidence, counters, play, statuses, steps
 
 UUID = "0f0e0d0c-task"
 SEEDS = 8 if DEEP else 2

@@ -30,9 +30,9 @@ from orihon.ops.doctor import examine
 from orihon.records import Event, Message, Summary, TaskRow, ToolCall
 from orihon.settings.schema import Settings
 from orihon.task.task import INHERITANCE_KEY
-from orihon.testing.faults import DEEP, Fault, Faults, fast_place, in_child, sampled
-from orihon.testing.script import STORES, url_of
+from support.faults import DEEP, Fault, Faults, fast_place, in_child, sampled
 from support.replies import KEY
+from support.scenario import STORES, url_of
 from support.task_script import EARLIER, KINDS, UUID, Kill, earlier, killed, look, play, position, steps
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")

@@ -14,10 +14,10 @@ from orihon.errors import Conflict, NotFound
 from orihon.ops.doctor import examine
 from orihon.settings.schema import Settings
 from orihon.task.lifecycle import read_ending
-from orihon.testing.faults import DEEP, Child, fast_place, in_child, sampled
-from orihon.testing.interrupts import interrupted, steps_of
-from orihon.testing.script import STORES, url_of
+from support.faults import DEEP, Child, fast_place, in_child, sampled
+from support.interrupts import interrupted, steps_of
 from support.replies import KEY, TOOLS, saying
+from support.scenario import STORES, url_of
 
 UUID = "22222222-signalled"
 ROUNDS = 8

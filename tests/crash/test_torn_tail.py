@@ -5,8 +5,8 @@ import pytest
 from orihon.records import Event, Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import fast_place, sampled
+from orihon.testing.samples import a_message, a_task
+from support.faults import fast_place, sampled
 
 TASK = a_task()
 

@@ -19,9 +19,9 @@ from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotWritten
 from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import DEEP, Child, fast_place
-from orihon.testing.script import STORES, url_of
+from orihon.testing.samples import a_message, a_task
+from support.faults import DEEP, Child, fast_place
+from support.scenario import STORES, url_of
 
 PROCESSES, APPENDS = (16, 500) if DEEP else (6, 40)
 FIGHTERS, ROUNDS = (8, 60) if DEEP else (5, 8)

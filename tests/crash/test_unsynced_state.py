@@ -9,8 +9,8 @@ from orihon.errors import OutcomeUnknown
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import Faults
+from orihon.testing.samples import a_message, a_task
+from support.faults import Faults
 from support.replies import KEY, TOOLS, calling, turn
 
 TASK = a_task()

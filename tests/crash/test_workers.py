@@ -18,8 +18,8 @@ from orihon.agent.queue import MAX_ATTEMPTS, Job, enqueue
 from orihon.records import Message
 from orihon.settings.load import load
 from orihon.task_key import TaskKey
-from orihon.testing.faults import DEEP, fast_place
-from orihon.testing.script import url_of
+from support.faults import DEEP, fast_place
+from support.scenario import url_of
 
 WORKERS, TASKS, KEYS, STEPS = 4, 40, 34, 2
 KILLS = 40 if DEEP else 12

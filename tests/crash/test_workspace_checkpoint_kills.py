@@ -19,7 +19,7 @@ import pytest
 
 from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
 from orihon.errors import NotWritten, OrihonError
-from orihon.testing.faults import DEEP, NO_STRACE, Child, Fault, Faults, fast_place, in_child, sampled
+from support.faults import DEEP, NO_STRACE, Child, Fault, Faults, fast_place, in_child, sampled
 from support.worktrees import fingerprint, git, picture, put
 
 WAIT_SECONDS = 120

@@ -23,9 +23,9 @@ from orihon.redaction import MASKS
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import LISTS, Options
-from orihon.testing.contract import a_task as new_task
-from orihon.testing.faults import Fault, Faults, fast_place, in_child, sampled
 from orihon.testing.samples import a_message, one_of_each
+from orihon.testing.samples import a_task as new_task
+from support.faults import Fault, Faults, fast_place, in_child, sampled
 from support.past_runs import a_run
 
 STORES = ["jsonl", "sqlite", "postgres", "memory"]

@@ -23,7 +23,7 @@ from orihon.records import Event, Message, Metadata, Part, PlanEntry, Summary, T
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.stores.jsonl.line_reader import PlainSource, compress
-from orihon.testing.contract import TOKEN, a_message, a_task, one_of_each
+from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
 SOURCE = str(Path(orihon.__file__).parent.parent)
 KINDS = (Metadata, Message, Summary, ToolCall, Event, PlanEntry)

@@ -23,7 +23,7 @@ from orihon.records import Event, Message
 from orihon.stores import open_store
 from orihon.stores.jsonl.line_reader import PlainSource, compress
 from orihon.stores.jsonl.message_index import WIDTH
-from orihon.testing.contract import a_message, a_task, one_of_each
+from orihon.testing.samples import a_message, a_task, one_of_each
 
 # ruff: noqa: S608 - the statements plant damage, the uuids are our own
 SOURCE = str(Path(orihon.__file__).parent.parent)
@@ -31,7 +31,7 @@ SOURCE = str(Path(orihon.__file__).parent.parent)
 HOLDER = """
 import sys, time
 from orihon.stores import open_store
-from orihon.testing.contract import a_message
+from orihon.testing.samples import a_message
 lease = open_store(sys.argv[1]).lease(sys.argv[2])
 lease.append(a_message("from the holder"))
 lease.update(add={"llm_call_count": 1})
@@ -503,7 +503,7 @@ WORKER = """
 import sys, time
 from orihon.errors import LeaseHeld
 from orihon.stores import open_store
-from orihon.testing.contract import a_message, a_task
+from orihon.testing.samples import a_message, a_task
 
 def patiently(work, uuid):
     while True:

@@ -23,7 +23,7 @@ from orihon.ops.monitor import check_store
 from orihon.settings.schema import Monitor, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
-from orihon.testing.faults import in_child
+from support.faults import in_child
 from support.past_runs import a_run
 
 STORES = ["jsonl", "sqlite", "postgres", "memory"]

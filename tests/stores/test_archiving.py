@@ -15,8 +15,8 @@ from orihon.records import Message, Metadata
 from orihon.stores.base import LISTS, Query
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.stores.sql.sqlite import SqliteStore
-from orihon.testing.faults import Fault, Faults
 from orihon.testing.samples import a_message, a_task, one_of_each
+from support.faults import Fault, Faults
 
 
 def ended(store, messages=40, size=2000):

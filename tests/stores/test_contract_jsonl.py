@@ -2,10 +2,11 @@
 
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing import DurableStoreContract
+from support.store_properties import StoreProperties
 
 
-class TestJsonl(DurableStoreContract):
+class TestJsonl(StoreProperties, DurableStoreContract):
     """All of it."""
 
-    def open(self, place, options):
-        return JsonlStore(place / "contexts", options)
+    def open(self, path, options):
+        return JsonlStore(path / "contexts", options)

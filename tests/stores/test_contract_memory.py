@@ -2,10 +2,13 @@
 
 from orihon.stores.memory import MemoryStore
 from orihon.testing import StoreContract
+from support.store_properties import StoreProperties
 
 
-class TestMemory(StoreContract):
+class TestMemory(StoreProperties, StoreContract):
     """All of it, but for what only a disk can do."""
 
-    def open(self, place, options):  # noqa: ARG002
+    survives = False
+
+    def open(self, path, options):  # noqa: ARG002
         return MemoryStore(options=options)

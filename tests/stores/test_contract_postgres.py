@@ -4,9 +4,10 @@ import pytest
 
 from orihon.stores.sql.postgres import PostgresStore
 from orihon.testing import DurableStoreContract
+from support.store_properties import StoreProperties
 
 
-class TestPostgres(DurableStoreContract):
+class TestPostgres(StoreProperties, DurableStoreContract):
     """All of it."""
 
     examples = 10
@@ -15,5 +16,5 @@ class TestPostgres(DurableStoreContract):
     def server(self, postgres):
         self.postgres = postgres
 
-    def open(self, place, options):
-        return PostgresStore(self.postgres(place), options)
+    def open(self, path, options):
+        return PostgresStore(self.postgres(path), options)

@@ -2,10 +2,11 @@
 
 from orihon.stores.sql.sqlite import SqliteStore
 from orihon.testing import DurableStoreContract
+from support.store_properties import StoreProperties
 
 
-class TestSqlite(DurableStoreContract):
+class TestSqlite(StoreProperties, DurableStoreContract):
     """All of it."""
 
-    def open(self, place, options):
-        return SqliteStore(place / "contexts.db", options)
+    def open(self, path, options):
+        return SqliteStore(path / "contexts.db", options)

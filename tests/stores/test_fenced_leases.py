@@ -13,7 +13,7 @@ from orihon.errors import LeaseHeld, LeaseLost, UsageError
 from orihon.records import Message
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_message, a_task
+from orihon.testing.samples import a_message, a_task
 
 PRELUDE = """
 import os, random, sys, time

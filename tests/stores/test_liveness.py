@@ -4,7 +4,7 @@ import itertools
 import threading
 
 from orihon.stores.liveness import Heartbeat
-from orihon.testing.interrupts import interrupted
+from support.interrupts import interrupted
 
 
 def test_interrupted_at_any_step_it_can_be_stopped_again():

@@ -22,9 +22,9 @@ from orihon.ops.task_file import write_task_file
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.files import create_file, open_file
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.faults import fast_place, in_child
-from orihon.testing.script import STORES, play, url_of
+from orihon.testing.samples import a_message, a_task
+from support.faults import fast_place, in_child
+from support.scenario import STORES, play, url_of
 
 TASK = a_task()
 COMMANDS = [

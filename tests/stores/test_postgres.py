@@ -21,8 +21,8 @@ from orihon.stores.base import Options, Query
 from orihon.stores.sql import migrations
 from orihon.stores.sql.migrations import Migration, bring_up_to_date
 from orihon.stores.sql.postgres_pool import Server
-from orihon.testing.contract import a_message, a_task
-from orihon.testing.postgres import schema
+from orihon.testing.samples import a_message, a_task
+from support.postgres_server import schema
 
 SECRET = "pa:ss@w/ö rd%"
 

@@ -15,7 +15,7 @@ from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.audit import Filter, looks
 from orihon.stores.sql.migrations import bring_up_to_date
-from orihon.testing.contract import a_message, a_task, one_of_each
+from orihon.testing.samples import a_message, a_task, one_of_each
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from orihon.stores.base import Query
 from orihon.stores.sql import postgres_sweeping
 from orihon.stores.sql.postgres import OWN_TABLES
 from orihon.stores.sql.sweeping import PIECE_ROWS
-from orihon.testing.contract import a_message, a_task
+from orihon.testing.samples import a_message, a_task
 
 MANY = 2 * PIECE_ROWS + 50
 

@@ -8,8 +8,8 @@ from orihon import codec
 from orihon.records import Event
 from orihon.stores import open_store
 from orihon.stores.base import Options
-from orihon.testing.contract import a_task
-from orihon.testing.faults import fast_place
+from orihon.testing.samples import a_task
+from support.faults import fast_place
 
 TASK = a_task()
 COUNT = 400

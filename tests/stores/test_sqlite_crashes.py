@@ -14,7 +14,7 @@ from orihon.records import Message
 from orihon.stores.base import Options
 from orihon.stores.sql import database
 from orihon.stores.sql.sqlite import SqliteStore
-from orihon.testing.contract import a_message, a_task
+from orihon.testing.samples import a_message, a_task
 
 PRELUDE = """
 import sys

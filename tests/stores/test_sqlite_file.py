@@ -21,14 +21,14 @@ from orihon.stores.files import Refused
 from orihon.stores.sql import database
 from orihon.stores.sql.database import Database
 from orihon.stores.sql.sqlite import SqliteStore
-from orihon.testing.contract import a_message, a_task, one_of_each
+from orihon.testing.samples import a_message, a_task, one_of_each
 
 STEPS = """
 import os, sys
 from pathlib import Path
 from orihon.stores.base import Options
 from orihon.stores.sql.sqlite import SqliteStore
-from orihon.testing.contract import a_message, a_task
+from orihon.testing.samples import a_message, a_task
 
 def step(name):
     os.access(f"/step-{name}", os.F_OK)  # seen by strace

@@ -12,7 +12,7 @@ import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import BudgetTooSmall, TangentError, UsageError
 from orihon.settings.schema import Settings
-from orihon.testing.faults import DEEP
+from support.faults import DEEP
 from support.replies import KEY, TOOLS, saying
 
 APIS = ("openai", "anthropic", "responses", "gemini")

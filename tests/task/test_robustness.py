@@ -9,7 +9,7 @@ import pytest
 import orihon
 from orihon.errors import LeaseLost
 from orihon.settings.schema import Settings
-from orihon.testing.faults import Fault, Faults
+from support.faults import Fault, Faults
 from support.replies import KEY, TOOLS, calling
 
 

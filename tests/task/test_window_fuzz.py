@@ -18,10 +18,10 @@ from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall, Conflict, NotFound, OrihonError, TangentError, UsageError
 from orihon.records import Call, Message, Native, Part
 from orihon.settings.schema import Settings
-from orihon.testing.faults import DEEP
 from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
 from support.cli_store import said
+from support.faults import DEEP
 from support.random_histories import play_of, shown, shrunk
 from support.replies import KEY
 from support.sent_requests import misfits, tokens_of

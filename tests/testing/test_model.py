@@ -71,7 +71,7 @@ def test_a_reply_beyond_the_end():
         ScriptedModel(["one"]) as model,
     ):
         model(ASKED)
-        with pytest.raises(ScriptError, match=r"Reply 2 was asked for, but the script has 1\."):
+        with pytest.raises(ScriptError, match=r"Reply 2 was requested, but the script has 1\."):
             model(ASKED)
     assert issubclass(ScriptError, AssertionError)
 
@@ -117,8 +117,8 @@ def test_failures_and_functions():
         ([{"role": "robot", "content": "x"}], {}, "unknown role"),
         ([{"role": "user", "content": ""}], {}, "content is empty"),
         ([{"role": "user", "content": [5]}], {}, "the shape of the API"),
-        ([{"role": "tool", "tool_call_id": "c", "content": "x"}], {}, "which no call"),
-        (ASKED, {"tools": []}, "tools: leave them out"),
+        ([{"role": "tool", "tool_call_id": "c", "content": "x"}], {}, "no call directly before"),
+        (ASKED, {"tools": []}, "tools: omit"),
         (ASKED, {"tools": [{"name": "read_file"}]}, "a function with a name"),
     ],
 )
@@ -149,7 +149,7 @@ def test_over_http():
             503, {"error": {"message": "Away.", "type": "server_error", "param": None, "code": None}}
         )  # fmt: skip
         status, reply = post(url, {"model": "gpt-4o", "messages": ASKED})
-        assert (status, reply["error"]["message"]) == (500, "Reply 3 was asked for, but the script has 2.")
+        assert (status, reply["error"]["message"]) == (500, "Reply 3 was requested, but the script has 2.")
     assert "Bearer" not in str(server.model.requests)
     with pytest.raises(ScriptError, match="not used"), serve(["one"]):
         pass
@@ -235,7 +235,7 @@ def test_a_script_in_a_file(tmp_path):
         ("no.json", "{", "cannot be read"),
         ("no.yaml", "- [", "cannot be read"),
         ("none.yaml", "a: 1", "not a list"),
-        ("odd.yaml", "- 5", "Reply 1 of the script is none"),
+        ("odd.yaml", "- 5", "Reply 1 of the script is not a reply"),
         ("call.yaml", "- tool_calls: [{nome: a}]", "has no name"),
     ):
         (tmp_path / name).write_text(text, "utf-8")

@@ -1,6 +1,7 @@
-"""What users and our own tests share: the contract of a store, and a model that follows a script.
+"""Tools for testing agents and stores that use Orihon.
 
-Each name is loaded when it is first used, so that whoever wants the scripted model alone does not need pytest.
+`ScriptedModel` and `serve` run an agent offline. `StoreContract` is the test suite that every store must pass.
+Each name is loaded on first use: the scripted model does not need pytest, the contract does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableStoreContract", "ScriptedModel", "ScriptedServer", "StoreContract", "serve"]
 
-_PLACES = {
+_MODULES = {
     "DurableStoreContract": "contract",
     "ScriptedModel": "model",
     "ScriptedServer": "server",
@@ -24,14 +25,14 @@ _PLACES = {
     "serve": "server",
 }
 
-if "pytest" in sys.modules:  # so that the failures of the contract say what differs
-    sys.modules["pytest"].register_assert_rewrite("orihon.testing.contract", "orihon.testing.machine")
+if "pytest" in sys.modules:  # failed assertions of the contract then show both values
+    sys.modules["pytest"].register_assert_rewrite("orihon.testing.contract")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'orihon.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"orihon.testing.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"orihon.testing.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Tasks and records to try a store with."""
+"""Sample tasks and records for tests of a store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 
 
 def a_message(content: Any = "hello", role: Any = "user", **fields: Any) -> Message:
-    """A message that the store has still to number, date and count."""
+    """Return a message that has no number, timestamp or token count yet."""
     return Message(**{"seq": 0, "role": role, "content": content, "timestamp": "", "tokens": 0} | fields)
 
 
 def one_of_each() -> list[Record]:
-    """A record of every kind."""
+    """Return one record of every kind."""
     return [
         a_message(),
         Summary(
@@ -33,7 +33,7 @@ def one_of_each() -> list[Record]:
 
 
 def a_task(number: int = 1, *, user: str | None = "alice", **config: Any) -> Metadata:
-    """What a task is started with."""
+    """Return the metadata of a new task."""
     return Metadata(
         uuid=str(uuids.uuid4()),
         task_key=TaskKey.github("acme", "shop", issue=number),

@@ -1,11 +1,11 @@
-"""A scripted model behind a real HTTP server on this machine that speaks OpenAI's chat completions.
+"""A scripted model behind a local HTTP server that implements OpenAI's chat completions.
 
     with serve([…replies…]) as server:
-        openai.OpenAI(base_url=server.url, api_key="none")     # or urllib, or anything else that can post
+        openai.OpenAI(base_url=server.url, api_key="none")     # or any other HTTP client
 
-What OpenAI would refuse gets a 400 with a body like its own, and who asks for a stream gets one. It listens on
-127.0.0.1 only, on a free port, and keeps no headers, so no key is recorded. Leaving the block stops it and complains of
-what was not used.
+A request that OpenAI would refuse gets a 400 with an error body like OpenAI's. A request for a stream gets a stream.
+The server listens on a free port of 127.0.0.1 and records no headers, hence no API key. Leaving the block stops the
+server and raises ScriptError if replies were not used.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from orihon.testing.model import Refused, ScriptedModel
 
 PATH, MODELS = "/v1/chat/completions", "/v1/models"
 MAX_BODY_BYTES = 256 * 1024 * 1024
-PIECE_CHARS = 12  # of a text that is streamed
+CHUNK_CHARS = 12  # of streamed text
 
 
 class ScriptedServer:
-    """Serves from the moment it is made until `close`."""
+    """Serves requests from construction until `close`."""
 
     def __init__(self, model: ScriptedModel, *, models: Iterable[dict[str, Any]] = ()) -> None:
         self.model = model
@@ -39,11 +39,11 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """The base of the API, as SDKs want it."""
+        """The base URL of the API, as SDKs expect it."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def close(self) -> None:
-        """Stop listening, and complain of what the script had and nobody asked for."""
+        """Stop the server. Raise ScriptError if replies were not used."""
         self._stop()
         self.model.close()
 
@@ -58,16 +58,16 @@ class ScriptedServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
             self.close()
-        else:  # the first error matters
+        else:  # the earlier error takes precedence
             self._stop()
 
 
 def serve(
     model: ScriptedModel | Iterable[Any] | str | Path, *, models: Iterable[dict[str, Any]] = ()
 ) -> ScriptedServer:
-    """A server with this model, or with this script, behind it; keep it in a `with` block.
+    """Return a running server for this model or script. Use it in a `with` block.
 
-    `models` is what it tells of its models, such as `{"id": "scripted", "max_model_len": 8192}`.
+    `models` is the list that `/v1/models` returns, such as `{"id": "scripted", "max_model_len": 8192}`.
     """
     return ScriptedServer(model if isinstance(model, ScriptedModel) else ScriptedModel(model), models=models)
 
@@ -89,10 +89,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer, status = _error(refused.message, kind, refused.param), refused.status
         except (ModelError, ScriptError) as error:
             answer, status = _error(error.message, "server_error"), 500
-        except Exception as error:  # noqa: BLE001 - what the script raises is a failure of the provider
+        except Exception as error:  # noqa: BLE001 - an exception of the script stands for a failure of the provider
             answer, status = _error(f"{type(error).__name__}: {error}", "server_error"), 500
         if streamed and status == 200:
-            self._stream(chunks(answer, with_usage=with_usage))
+            self._stream(split_reply(answer, with_usage=with_usage))
         else:
             self._send(answer, status)
 
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _request(self) -> dict[str, Any]:
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal() or int(size) > MAX_BODY_BYTES:
-            raise Refused("The body needs a length that can be read.")
+            raise Refused("The request needs a valid Content-Length.")
         body = self.rfile.read(int(size))
         if self.path != PATH:
             raise Refused(f"Unknown request URL: POST {self.path}", status=404)
@@ -134,17 +134,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the model keeps what it was asked."""
+        """Log nothing: the model records its requests."""
 
 
-def chunks(reply: dict[str, Any], *, with_usage: bool = False) -> Iterator[dict[str, Any]]:
-    """A reply as the events of a stream: its text in pieces, its calls one after the other, why it ended, its usage."""
+def split_reply(reply: dict[str, Any], *, with_usage: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield a reply as the events of a stream: its text in chunks, its calls, the finish reason, its usage."""
     head = {name: reply.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     choice = reply["choices"][0]
     message = dict(choice["message"])
     text, calls = message.pop("content", None) or "", message.pop("tool_calls", None) or ()
     deltas: list[dict[str, Any]] = [{"content": "", **message}]
-    deltas += [{"content": text[at : at + PIECE_CHARS]} for at in range(0, len(text), PIECE_CHARS)]
+    deltas += [{"content": text[start : start + CHUNK_CHARS]} for start in range(0, len(text), CHUNK_CHARS)]
     deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
     for delta in deltas:
         yield head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}

@@ -65,7 +65,7 @@ def test_what_was_not_used_is_complained_of(task, tmp_path):
     with pytest.raises(ScriptError, match="1 of 2 replies were not used"):
         model.close()
     model.reply(task.window())
-    with pytest.raises(ScriptError, match="Reply 3 was asked for"):
+    with pytest.raises(ScriptError, match="Reply 3 was requested"):
         model.reply(task.window())
     with pytest.raises(ScriptError, match="after the end"):
         model.close()
@@ -94,5 +94,5 @@ def test_a_script_can_fail_as_providers_do(task, tmp_path):
 
 def test_what_is_no_script_is_refused_at_once(tmp_path):
     """Before a task is begun with it."""
-    with pytest.raises(UsageError, match="Reply 1 of the script is none"):
+    with pytest.raises(UsageError, match="Reply 1 of the script is not a reply"):
         opened(tmp_path, [{"says": "x"}])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from orihon.chat.workspace_checkpoints import WorkspaceCheckpoints
-from orihon.testing.faults import DEEP, fast_place
+from support.faults import DEEP, fast_place
 from support.worktrees import picture, put, world
 
 RULES = {".gitignore": ("file", b"*.log\n")}

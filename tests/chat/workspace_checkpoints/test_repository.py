@@ -20,7 +20,7 @@ from orihon.chat.workspace_checkpoints.restore import Restore
 from orihon.chat.workspace_checkpoints.root import check_workspace
 from orihon.chat.workspace_checkpoints.worktree import hash_blob
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
-from orihon.testing.faults import Child, in_child
+from support.faults import Child, in_child
 from support.worktrees import fingerprint, git, picture, put, world
 
 STRANGE = [

@@ -1,16 +1,16 @@
-"""Break the operating system's calls on purpose, one at a time, and see what is left.
+"""Let calls of the operating system fail or kill the process, one call at a time.
 
     with Faults(Fault(at=7, how="fail", errno=errno.ENOSPC)):
         lease.append(record)                     # the seventh call that changes a disk finds it full
 
     ended = in_child(work, Fault(at=7, how="kill half"))
-    ended.said                                   # what `work` had acknowledged when it was killed
+    ended.said                                   # the lines that `work` had acknowledged before it was killed
 
 Counted are the calls through which Python code changes files: write, pwrite, fsync, ftruncate, link, rename, replace,
-mkdir, rmdir, unlink, and open when it creates or empties. What C libraries do by themselves (SQLite) is not seen here;
+mkdir, rmdir, unlink, and open when it creates or truncates. Calls made by C libraries such as SQLite are not seen;
 `strace_command` kills or fails a whole program at its n-th system call.
 
-A sweep takes `sampled` of its points, and five times as many when ORIHON_DEEP is set.
+A sweep takes a sample of its points with `sampled`, five times as large when ORIHON_DEEP is set.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ How = Literal["kill before", "kill half", "kill after", "fail", "fail half", "fa
 
 CALLS = ("write", "pwrite", "fsync", "ftruncate", "link", "rename", "replace", "mkdir", "rmdir", "unlink", "open")
 CHANGES = os.O_CREAT | os.O_TRUNC
-PATIENCE = 180  # seconds that a child may take
+CHILD_SECONDS = 180
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 MEMORY = Path("/dev/shm")  # noqa: S108 - where a sync costs nothing
-MANY = 100  # a commit of SQLite writes many pages one after another, and which of them comes last says little
+MANY = 100  # a commit of SQLite writes many pages; killing it between any two of them adds little
 NO_STRACE = "strace is not installed (apt-get install strace)"
 
 T = TypeVar("T")
-Watch = Callable[[str, tuple[Any, ...], dict[str, Any]], None]  # a name, and what it is called with
+Watch = Callable[[str, tuple[Any, ...], dict[str, Any]], None]  # the name of a call and its arguments
 Work = Callable[[Callable[[str], None]], None]
-Done = Callable[[str, tuple[Any, ...], dict[str, Any], Any], None]  # and what it returned
+Done = Callable[[str, tuple[Any, ...], dict[str, Any], Any], None]  # and its result
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens at the n-th call, counted from 1. `half` of a write is half of its bytes; of others, nothing."""
+    """The fault at the n-th call, from 1. `half` of a write is half of its bytes; `half` of another call is nothing."""
 
     at: int
     how: How
     errno: int = 0
     onwards: bool = False  # every call from the n-th on fails, as on a full disk
-    only: tuple[str, ...] = CALLS  # and of these
+    only: tuple[str, ...] = CALLS  # the calls that can fail
 
     def strikes(self, name: str, count: int) -> bool:
-        """Whether it is this call's turn."""
+        """Return whether this call fails."""
         return name in self.only and (count == self.at or (self.onwards and count > self.at))
 
 
 class Faults:
-    """While this is entered, calls are counted and one breaks; `watch` sees each before, `done` after it is made."""
+    """Counts calls while entered and lets one fail. `watch` runs before each call, `done` after it."""
 
     def __init__(self, fault: Fault | None = None, watch: Watch | None = None, done: Done | None = None) -> None:
         self.fault, self.watch, self.done = fault, watch, done
@@ -79,7 +79,7 @@ class Faults:
             setattr(os, name, real)
 
     def free(self) -> None:
-        """From now on nothing breaks: the disk was mended, or emptied."""
+        """Remove the fault: the disk works again."""
         self.fault = None
 
     def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +115,7 @@ class Faults:
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child ended: what it said before, and the signal that killed it or the code it returned."""
+    """The end of a child: its lines, and the signal that killed it or its exit code."""
 
     said: list[str]
     signal: int
@@ -123,32 +123,32 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Child:
-    """A forked child that runs `work(say)`, with a fault in wait; a line that was said is one that was acknowledged."""
+    """A forked child that runs `work(say)` with a fault. Each line passed to `say` is an acknowledgement."""
 
     def __init__(self, work: Work, fault: Fault | None = None) -> None:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _be_the_child(work, fault, writing)
+            _run_child(work, fault, writing)
         os.close(writing)
         self._pipe = os.fdopen(reading, encoding="utf-8")
 
     def line(self) -> str:
-        """The next line that it says; empty when it has ended."""
+        """Return the next line of the child, or an empty string when it has ended."""
         return self._pipe.readline().rstrip("\n")
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send it a signal."""
+        """Send the child a signal."""
         os.kill(self.pid, number)
 
     def end(self) -> None:
-        """Kill it, and do not wait for those that it leaves behind."""
+        """Kill the child, without waiting for its own children."""
         self.kill()
         os.waitpid(self.pid, 0)
         self._pipe.close()
 
     def wait(self) -> Ended:
-        """All that it said since, and how it ended."""
+        """Wait for the end of the child and return it with the remaining lines."""
         with self._pipe:
             said = self._pipe.read().splitlines()
         _, status = os.waitpid(self.pid, 0)
@@ -161,18 +161,18 @@ def in_child(work: Work, fault: Fault | None = None) -> Ended:
     return Child(work, fault).wait()
 
 
-def _be_the_child(work: Work, fault: Fault | None, pipe: int) -> None:
+def _run_child(work: Work, fault: Fault | None, pipe: int) -> None:
     real, code = os.write, 1
 
     def say(line: str) -> None:
         real(pipe, f"{line}\n".encode())
 
-    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)  # a child that hangs says where, and ends
+    faulthandler.dump_traceback_later(CHILD_SECONDS, exit=True, file=2)  # a hanging child prints its stack and exits
     try:
         with Faults(fault):
             work(say)
         code = 0
-    except BaseException:  # noqa: BLE001 - a child must never return into the parent's code
+    except BaseException:  # noqa: BLE001 - the child must not return into the code of the parent
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -180,7 +180,7 @@ def _be_the_child(work: Work, fault: Fault | None, pipe: int) -> None:
 
 
 def strace_command(call: str, effect: str, command: list[str], output: str = os.devnull) -> list[str]:
-    """The command under strace, with an effect ("signal=SIGKILL:when=7", "error=EIO:when=7") at a system call."""
+    """Return the command under strace, with an effect such as "signal=SIGKILL:when=7" or "error=EIO:when=7"."""
     strace = shutil.which("strace")
     if strace is None:
         raise FileNotFoundError(NO_STRACE)
@@ -189,21 +189,21 @@ def strace_command(call: str, effect: str, command: list[str], output: str = os.
 
 
 def strace_points(call: str, command: list[str], few: int) -> list[int]:
-    """The numbers of a program's system calls of one name, MANY of them or a few; it is run once to count them."""
+    """Run a program once to count its system calls of one name. Return the numbers of a sample of them."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
-        subprocess.run(strace_command(call, "", command, output.name), stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+        subprocess.run(strace_command(call, "", command, output.name), stdout=subprocess.DEVNULL, check=True)
         count = sum(f"{call}(" in line for line in output)
     return sampled([*range(1, count + 1, -(-count // MANY))], few)
 
 
 def sampled(points: list[T], count: int) -> list[T]:
-    """Return about `count` points, evenly, with the first and the last; five times as many in a deep run."""
+    """Return about `count` evenly spaced points with the first and the last; five times as many in a deep run."""
     count *= 5 if DEEP else 1
     return points if len(points) <= count else points[:: -(-len(points) // count)] + points[-1:]
 
 
 @contextmanager
 def fast_place() -> Iterator[Path]:
-    """An empty directory, in memory where that is possible; to be killed needs no disk, only to lose power does."""
+    """Yield an empty directory, in memory where possible: only a power cut needs a real disk."""
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as place:
         yield Path(place)

@@ -1,13 +1,13 @@
-"""Interrupt a piece of work at its n-th step, as a signal would, and see whether everything goes on afterwards.
+"""Interrupt a function at its n-th step, as a signal would.
 
     for step in itertools.count(1):
         trouble = interrupted(lambda: lease.append(record), step)
-        ...                                      # what must hold now, while `trouble` keeps the frames it left
+        ...                                      # check the state; `trouble` keeps the interrupted frames alive
         if trouble is None:
-            break                                # the work has fewer steps than that
+            break                                # the function has fewer steps
 
-A step is a moment at which Python listens to signals: a function of Python's begins, or one of C's has returned. The
-call that returned has done its work, but its caller does not learn of it.
+A step is a moment at which Python handles signals: a Python function begins, or a C function has returned. The C
+function has then done its work, but its caller does not receive the result.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ LISTENING = ("call", "c_return")
 
 
 class Interrupt(BaseException):
-    """Comes out of nowhere, like KeyboardInterrupt."""
+    """Raised at any step, like KeyboardInterrupt."""
 
 
 def interrupted(work: Callable[[], object], step: int) -> Interrupt | None:
-    """Do some work and interrupt it at this step; the interrupt with its frames, or None when it was done before."""
+    """Call a function and interrupt it at this step. Return the interrupt, or None if the function ended before."""
     return _counted(work, step)[1]
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How many steps some work has."""
+    """Return the number of steps of a function."""
     return _counted(work, 0)[0]
 
 
@@ -44,7 +44,7 @@ def _counted(work: Callable[[], object], last: int) -> tuple[int, Interrupt | No
             raise trouble
 
     def ignore(unraisable: sys.UnraisableHookArgs) -> None:
-        if unraisable.exc_value is not trouble:  # what is raised while something is forgotten reaches nobody
+        if unraisable.exc_value is not trouble:  # an interrupt in a finaliser does not propagate
             hook(unraisable)
 
     sys.unraisablehook = ignore

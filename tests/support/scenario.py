@@ -1,10 +1,10 @@
-"""One task from its making to its end, in numbered steps, and what must be left of it whenever it is interrupted.
+"""The life of one task in numbered steps, and the checks that hold wherever it is interrupted.
 
-    python -m orihon.testing.script URL UUID [FIRST]    play the steps from FIRST on; one line per step that returned
-    python -m orihon.testing.script URL UUID persist    play them all, and repeat what fails as its error tells
+    python scenario.py URL UUID [FIRST]    play the steps from FIRST on; print one line per completed step
+    python scenario.py URL UUID persist    play all steps; repeat a failed step as its error advises
 
-Each line is an acknowledgement: the step, the kind of record, its number. `Evidence` holds what a store says afterwards
-against these lines: nothing that was acknowledged is missing, nothing is there twice, nothing was never said.
+Each line is an acknowledgement: the step, the kind of record, its number. `Evidence` compares a store with these lines:
+no acknowledged record is missing, none is stored twice, and none is stored that was never appended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orihon.stores.base import FORMAT, LISTS, Lease, Options, Store
 from orihon.stores.blobs import MAX_INLINE_BYTES
 from orihon.task_key import TaskKey
 
-STORES = ("jsonl", "sqlite")  # those that outlive a process
+STORES = ("jsonl", "sqlite")  # the stores that outlive a process
 KINDS: tuple[type[Record], ...] = (Message, Summary, ToolCall, Event, PlanEntry)
 BIG = "0123456789abcdef" * (MAX_INLINE_BYTES // 16 + 99)
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def url_of(kind: str, place: Path) -> str:
-    """The URL of a store of this kind at a place."""
+    """Return the URL of a store of this kind in a directory."""
     return f"sqlite:///{place}/contexts.db" if kind == "sqlite" else str(place / "contexts")
 
 
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps() -> list[Step]:
-    """Create, 50 appends of all kinds, a sync after every five, a pause, another lease, and the end."""
+    """Return the steps: create, 50 appends of all kinds, a sync after every five, a pause, another lease, the end."""
     plan: list[dict[str, Any]] = [{"verb": "create"}]
     for count in range(1, 51):
         plan.append({"verb": "append", "record": count})
@@ -68,7 +68,7 @@ def steps() -> list[Step]:
 
 
 def _record(place: int, count: int) -> Record:
-    """The record of a step; the step's number is in it, so that it can be told from every other."""
+    """Return the record of a step. It holds the number of the step, which makes it unique."""
     name = f"step {place}"
     match count % 10:
         case 3:
@@ -90,13 +90,13 @@ def _record(place: int, count: int) -> Record:
 
 
 def metadata(uuid: str) -> Metadata:
-    """What the scripted task is made with."""
+    """Return the metadata of the task."""
     key = TaskKey.github("acme", "shop", issue=1)
     return Metadata(uuid=uuid, task_key=key, created_at=codec.now(), user="alice", format=FORMAT)
 
 
 def identity(store: Store, uuid: str, record: Record) -> tuple[str, int, str]:
-    """List, step and digest of a record, the same before it was stored and after."""
+    """Return list, step and digest of a record; they are the same before and after storage."""
     match record:
         case Message():
             text = store.blob(uuid, record.blob.sha256).decode() if record.blob else record.text
@@ -112,7 +112,7 @@ def identity(store: Store, uuid: str, record: Record) -> tuple[str, int, str]:
 
 
 def play(store: Store, uuid: str, say: Callable[[str], None], first: int = 0) -> None:
-    """Play the steps from `first` on, as somebody would who knows that everything before it was acknowledged."""
+    """Play the steps from `first` on; all earlier steps were acknowledged."""
     lease: Lease | None = None
     for step in steps()[first:]:
         if lease is None and step.verb not in {"create", "lease"}:
@@ -140,7 +140,7 @@ def _made(store: Store, uuid: str) -> Lease:
 
 
 def _do(store: Store, lease: Lease, step: Step, *, again: bool) -> int:
-    """One step; when it may have been done already, look first where there is no key to rely on."""
+    """Take one step. With `again`, first look whether a step without a key was already taken."""
     if step.record is not None:
         if again and not getattr(step.record, "key", None):
             for record in store.read(lease.uuid, type(step.record), first=-1):
@@ -158,14 +158,14 @@ def _do(store: Store, lease: Lease, step: Step, *, again: bool) -> int:
 
 
 class Persistent:
-    """A caller who repeats what failed as the errors tell him, without looking where they say that nothing was done."""
+    """A caller that repeats a failed step, and looks at the store first unless the error says that nothing was done."""
 
     def __init__(self, url: str, uuid: str, say: Callable[[str], None], heard: Callable[[OrihonError], None]) -> None:
         self.url, self.uuid, self.say, self.heard = url, uuid, say, heard
         self.lease: Lease | None = None
 
     def play(self) -> None:
-        """All steps, each until it is done."""
+        """Play all steps, each until it succeeds."""
         with self._until_done(lambda *, again: open_store(self.url, Options())) as store:  # noqa: ARG005
             for step in steps():
                 number = self._until_done(lambda *, again, step=step: self._step(store, step, again=again))
@@ -180,7 +180,7 @@ class Persistent:
                 self.heard(error)
                 if not left:
                     raise
-                again = not isinstance(error, NotWritten)  # then he need not look, and he does not
+                again = not isinstance(error, NotWritten)  # NotWritten promises that nothing was done
         raise AssertionError
 
     def _step(self, store: Store, step: Step, *, again: bool) -> int:
@@ -196,7 +196,7 @@ class Persistent:
 
 
 def counters(last: int) -> dict[str, int]:
-    """What the counters say when all steps up to this one are done."""
+    """Return the counters after all steps up to this one."""
     sums: dict[str, int] = {"llm_call_count": 0, "resume_count": 0, "total_tokens": 0}
     for step in steps()[: last + 1]:
         for name, more in step.add.items():
@@ -205,14 +205,14 @@ def counters(last: int) -> dict[str, int]:
 
 
 def statuses(last: int) -> Iterator[str]:
-    """What the status may be when the last acknowledged step was this one: it, or that of the step in flight."""
+    """Yield the possible statuses after this step was acknowledged: its own, and that of the step in flight."""
     done = [step.changes["status"] for step in steps()[: last + 1] if "status" in step.changes]
     yield (done or ["running"])[-1]
     yield from (step.changes["status"] for step in steps()[last + 1 : last + 2] if "status" in step.changes)
 
 
 class Evidence:
-    """What was acknowledged, and what a store has to show for it."""
+    """The acknowledged steps, and the checks that compare a store with them."""
 
     def __init__(self, said: list[str]) -> None:
         self.numbers = {int(step): int(number) for step, _, number in (line.split(" ") for line in said)}
@@ -220,14 +220,14 @@ class Evidence:
 
     @property
     def safe(self) -> int:
-        """The last step after which a power cut could not take back a record: a sync, or a step in the task's life."""
+        """The last step that made all records before it durable: a sync, or a change of status."""
         return self._last_of("create", "sync", "close")
 
     @property
     def counted(self) -> int:
-        """The last step after which a power cut could not take back what the row counts; -1 if none is known.
+        """The last step that made the counters of the row durable; -1 if none did.
 
-        A change of status and the end of a lease are synced. A later change that is not may destroy the counters.
+        A change of status and the end of a lease are synced. A later change without a sync may lose the counters.
         """
         synced = self._last_of("create", "close")
         later = steps()[synced + 1 : self.last + 2]  # with the step in flight
@@ -239,7 +239,7 @@ class Evidence:
         return max((number for number in promised if number <= self.last), default=-1)
 
     def check(self, store: Store, uuid: str, *, safe: int | None = None, flight: int = 1) -> list[str]:
-        """What is wrong; nothing, if all is well. Up to `safe` everything must be there; `flight` more may be."""
+        """Return what is wrong. All steps up to `safe` must be stored; `flight` more may be."""
         safe = self.last if safe is None else safe
         records = {step.number: step.record for step in steps() if step.record is not None}
         rows = [row for row in store.find() if row.uuid == uuid]
@@ -266,7 +266,7 @@ class Evidence:
 
 
 def main() -> None:
-    """Play the steps, from the command line."""
+    """Run the command line."""
     url, uuid, first = (*sys.argv[1:], "0")[:3]
     if first == "persist":
         Persistent(url, uuid, _print, lambda error: _print(f"! {type(error).__name__}: {error}")).play()

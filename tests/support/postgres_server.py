@@ -1,10 +1,10 @@
-"""A real PostgreSQL for tests and measurements, out of a pip package, or the one that ORIHON_TEST_POSTGRES names.
+"""A real PostgreSQL server for tests and benchmarks, from a pip package, or the one that ORIHON_TEST_POSTGRES names.
 
     with PostgresServer() as server:
         with server.database() as url:
             orihon.open(url)
 
-The server listens on a socket only, ends with the process that started it, however that ends, and leaves nothing.
+The server listens on a Unix socket only. It ends with the process that started it, even if that process is killed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from psycopg import sql
 
 GIVEN = "ORIHON_TEST_POSTGRES"
 START_SECONDS = 60
-# ends the server when whoever started it closes the pipe, which a death does as well
+# ends the server when its parent closes the pipe or dies
 GUARD = '"$@" & server=$!; cat > /dev/null; kill -QUIT $server; wait $server'
 SETTINGS = {"fsync": "off", "listen_addresses": "", "max_connections": "200", "log_min_messages": "fatal"}
 ACCOUNT = "pgserver"  # PostgreSQL does not run as root
 
 
 class PostgresServer:
-    """A server of one's own in a temporary place."""
+    """A server in a temporary directory."""
 
     def __init__(self, **settings: str) -> None:
         self.settings = SETTINGS | settings
-        # a short path: the name of a socket has about a hundred characters
+        # a short path: the path of a socket is limited to about a hundred characters
         self.place = Path(tempfile.mkdtemp(prefix="orihon-pg-", dir="/tmp"))
         self.data = self.place / "data"
         self._guard: subprocess.Popen[bytes] | None = None
@@ -57,7 +57,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The database `postgres` of the server, as its owner."""
+        """The URL of the database `postgres`, as its owner."""
         return f"postgresql://postgres@/postgres?host={self.place}"
 
     def __enter__(self) -> Self:
@@ -70,10 +70,10 @@ class PostgresServer:
             "--encoding=UTF8",
             "--locale=C.UTF-8",
         ]
-        subprocess.run(  # noqa: S603 - our own command line
+        subprocess.run(
             [*initdb, "--auth=trust", "--no-sync"], check=True, capture_output=True, cwd=self.place, **self._account
         )
-        rules = self.data / "pg_hba.conf"  # whoever is a member of this role needs a password
+        rules = self.data / "pg_hba.conf"  # members of this role need a password
         rules.write_text("local all +with_password scram-sha-256\n" + rules.read_text())
         self.start()
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -85,11 +85,11 @@ class PostgresServer:
         shutil.rmtree(self.place, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the server, and wait until it answers."""
+        """Start the server and wait until it accepts connections."""
         settings = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         command = [f"{self.programs}/postgres", "-D", f"{self.data}", "-k", f"{self.place}", *settings]
         with (self.place / "log").open("ab") as log:
-            self._guard = subprocess.Popen(  # noqa: S603
+            self._guard = subprocess.Popen(
                 ["/bin/sh", "-c", GUARD, "sh", *command], stdin=subprocess.PIPE, stdout=log, stderr=log,
                 cwd=self.place, start_new_session=True, **self._account,
             )  # fmt: skip
@@ -105,7 +105,7 @@ class PostgresServer:
                 return
 
     def stop(self) -> None:
-        """Like `pg_ctl stop -m immediate`: no goodbye to anybody, and a recovery at the next start."""
+        """Stop the server like `pg_ctl stop -m immediate`; the next start recovers."""
         if self._guard is None:
             return
         with suppress(OSError, ValueError):
@@ -117,14 +117,14 @@ class PostgresServer:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """An empty schema of its own, which is as good as a database and much faster made; its URL."""
+        """Yield the URL of a new schema. It serves as a database and is created much faster."""
         with schema(self.url) as url:
             yield url
 
 
 @contextmanager
 def schema(url: str) -> Iterator[str]:
-    """A schema of its own in the database that a URL names."""
+    """Create a schema in a database, yield its URL, and drop it."""
     name = f"test_{uuids.uuid4().hex[:12]}"
     _do(url, "CREATE SCHEMA {}", name)
     try:

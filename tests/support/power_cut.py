@@ -1,14 +1,14 @@
-"""What may be on a disk after a power cut: a recording of what was done to it, cut anywhere, and bad luck for the rest.
+"""Simulate a power cut: record the operations on a directory, and produce the states that a cut may leave.
 
-    with Recorder(place) as recorder:                # use a store beneath `place`; recorder.mark(...) what was promised
+    with Recorder(path) as recorder:                 # use a store below `path`; note promises with recorder.mark(...)
         ...
-    disk = Disk(recorder.operations[:count])         # the power went after this many operations
-    disk.write_to(elsewhere, random.Random(seed))    # one of the states that may be found afterwards
+    disk = Disk(recorder.operations[:count])         # the power fails after this many operations
+    disk.write_to(target, random.Random(seed))       # one of the possible states afterwards
 
-Bytes that were not synced are there, or not, or torn at any byte, or zeros, or without those before them; where they
-replace others, any sector may be the old one. Names that were not synced (made, removed, renamed) are there or not; a
-rename leaves the old name or the new one. Nothing that was synced changes. What SQLite does by itself is not seen: its
-files are left out.
+Bytes that were not synced may be present, missing, torn at any byte, zeros, or present without the bytes before them;
+where they overwrite other bytes, any sector may hold the old bytes. Names that were not synced (created, removed,
+renamed) may be present or missing; a rename leaves the old name or the new one. Synced data does not change. Files of
+SQLite are left out, because its calls cannot be recorded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from orihon.testing.faults import Faults
+from support.faults import Faults
 
 BLOCK, SECTOR = 4096, 512
 Kind = Literal["file", "directory"]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was done: to the bytes of `node`, or to a name in the directory `within`."""
+    """An operation on the bytes of `node`, or on a name in the directory `within`."""
 
     verb: Literal["make", "remove", "link", "rename", "write", "truncate", "sync", "mark"]
     node: int = 0
@@ -41,7 +41,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Writes down what Python code does to the files beneath a directory."""
+    """Records what Python code does to the files below a directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,14 +60,14 @@ class Recorder:
         self._faults.__exit__()
 
     def mark(self, text: str) -> None:
-        """Note what was promised at this moment."""
+        """Record a promise made at this moment."""
         self._add(verb="mark", data=text.encode())
 
     def _add(self, **fields: Any) -> None:
         self.operations.append(Operation(**fields))
 
     def _before(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """What cannot be known afterwards: whether a name was there, and where a write will land."""
+        """Note what the call changes: whether the name exists, and where a write goes."""
         if name == "open":
             self._was_there = self._stat(args[0], named.get("dir_fd")) is not None
         elif name == "write":
@@ -134,7 +134,7 @@ def _is_appending(fd: int) -> bool:
 
 
 class Disk:
-    """What is certainly on the disk after some operations, and what is only on its way."""
+    """The durable state after some operations, and the operations that are not durable yet."""
 
     def __init__(self, operations: list[Operation]) -> None:
         self.marks: list[str] = []
@@ -146,7 +146,7 @@ class Disk:
             self.apply(operation)
 
     def apply(self, operation: Operation) -> None:
-        """One more operation was done."""
+        """Apply one more operation."""
         node = operation.node
         match operation.verb:
             case "mark":
@@ -165,16 +165,16 @@ class Disk:
                     self._bytes[node] = b""
 
     def _sync_names(self, node: int) -> None:
-        """The names in one directory are safe; a rename is, when the directory that it leads to is."""
+        """Make the names of one directory durable. A rename is durable with its target directory."""
         safe = [change for change in self._changes if (change.to if change.new_name else change.within) == node]
         for change in safe:
             _rename(self._names, change)
-            if change.verb == "rename":  # the name under which it was made is history with it
+            if change.verb == "rename":  # the old name is gone with it
                 self._changes = [old for old in self._changes if old.verb != "make" or old.node != change.node]
         self._changes = [change for change in self._changes if change not in safe]
 
     def write_to(self, target: Path, luck: random.Random) -> None:
-        """Put one of the states that may be found into an empty directory."""
+        """Write one of the possible states to an empty directory."""
         names = {node: dict(entries) for node, entries in self._names.items()}
         chance = luck.choice((0.0, 0.5, 1.0))
         for change in self._changes:
@@ -204,7 +204,7 @@ class Disk:
                 rest = _changed(done, pending[count : count + 1])
                 if len(rest) > len(done):
                     return rest[: luck.randint(len(done), len(rest))]
-                sectors = range(0, len(done), SECTOR)  # which a disk overwrites one by one
+                sectors = range(0, len(done), SECTOR)  # a disk overwrites sector by sector
                 return b"".join(luck.choice((done, rest))[start : start + SECTOR] for start in sectors)
             case "out of order":
                 return _changed(safe, [write for write in pending if luck.random() < 0.5])
@@ -224,7 +224,7 @@ def _changed(data: bytes, writes: list[Operation]) -> bytes:
 
 
 def _rename(names: dict[int, dict[str, int]], change: Operation) -> None:
-    """Apply a change to the names; a name that is not there any more needs no removing."""
+    """Apply a change to the names. Removing a missing name does nothing."""
     entries = names[change.within]
     if change.verb == "make":
         entries[change.name] = change.node
