@@ -26,6 +26,13 @@ _WHOLE = re.compile(r"[A-Za-z0-9+/_-]++(?:\r?\n[A-Za-z0-9+/_-]++)*+={0,2}[\r\n]*
 _QUOTED = re.compile(
     r"""["']([A-Za-z0-9+/_-]{8,}+(?:(?:\\+[nr])++[A-Za-z0-9+/_-]++)*+={0,2})(?=(?:\\+[nr])*+\\*+["'])"""
 )
+_CLASSES = bytes(120 if chr(byte).isalnum() or byte in b"+/_-" else 32 for byte in range(128)) + b" " * 128
+_LONG_RUN = b"x" * 24
+# Base64 in which four groups in a row decode to ASCII; of random letters, one group in eight does.
+_BLOB = re.compile(
+    rb"(?=(?:[A-Za-z0-9+/_-]{4})*?(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){4})"
+    rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}"
+)
 _ESCAPED_ENDS = re.compile(r"\\+[nr]")
 _URL_ALPHABET = str.maketrans("-_", "+/")
 _DATA_URL = re.compile(r"data:([^,;]{0,200})(?:;[^,]{0,200})?;base64,", re.ASCII | re.IGNORECASE)
@@ -181,12 +188,41 @@ def encoded_like(data: bytes, before: str) -> str:
     return found[0].join(lines) + before[len(before.rstrip()) :]
 
 
-def in_quotes(text: str, look: Callable[[str], str]) -> str:
-    """Return a text with each base64 that stands in quotes replaced by what `look` makes of it.
+def in_text(text: str, look: Callable[[str], str]) -> str:
+    """Return a text with each base64 in it replaced by what `look` makes of it.
 
-    The quotes and the line ends inside may be escaped, as in JSON. Without a change the same object comes back.
+    In quotes, the quotes and the line ends inside may be escaped, as in JSON. Elsewhere only long base64 that can hold
+    ASCII is examined; it may have several lines. Without a change the same object is returned.
     """
+    if len(text) < SHORTEST:
+        return text
+    seen = _in_quotes(text, look) if '"' in text or "'" in text else text
+    data = seen.encode("utf-8", "surrogatepass")
+    classes = data.translate(_CLASSES)
+    start = classes.find(_LONG_RUN)
+    if start < 0:
+        return seen
+    parts, done = [], 0
+    while start >= 0:
+        blob = _BLOB.match(data, start)
+        end = blob.end() if blob else classes.find(b" ", start)
+        if blob and (before := _cut_lines(blob.group()).decode()) != (after := look(before)):
+            end = start + len(before)
+            parts += [data[done:start], after.encode()]
+            done = end
+        start = classes.find(_LONG_RUN, end) if end >= 0 else -1
+    return b"".join([*parts, data[done:]]).decode("utf-8", "surrogatepass") if parts else seen
 
+
+def _cut_lines(blob: bytes) -> bytes:
+    """Return the lines of base64 that have the length of the first, and the last one, which may be shorter."""
+    lines = blob.splitlines(keepends=True)
+    count = next((number for number, line in enumerate(lines) if len(line) != len(lines[0])), len(lines))
+    last = count < len(lines) and len(lines[count]) < len(lines[0])
+    return b"".join(lines[: count + last]).rstrip(b"\r\n")
+
+
+def _in_quotes(text: str, look: Callable[[str], str]) -> str:
     def replaced(found: re.Match[str]) -> str:
         whole = found[1] if "\\" not in found[1] else _ESCAPED_ENDS.sub("", found[1])
         if len(whole) < SHORTEST:

@@ -32,7 +32,7 @@ from orihon.embedded import (
     decoded,
     encoded_like,
     holds_binary,
-    in_quotes,
+    in_text,
     is_base64,
     is_binary,
     is_plain_text,
@@ -88,7 +88,8 @@ class Sanitiser:
 
     def text(self, text: str) -> str:
         """Return a text as it may be stored: the same object when there is nothing to clean or to hide."""
-        return self._mask(clean_text(text), known=self.known, kinds=self.kinds)
+        clean = text if type(text) is str and text.isascii() and "\0" not in text else clean_text(text)
+        return self._mask(clean, known=self.known, kinds=self.kinds)
 
     def value(self, value: Any) -> Any:
         """Return a value of JSON as it may be stored."""
@@ -184,14 +185,14 @@ class Sanitiser:
         return part if admitted == part else admitted.replace("[", "").replace("]", "").lower()
 
     def _mask(self, text: str, *, known: KnownSecrets | None, kinds: frozenset[str] | None) -> str:
-        """A text without its secrets, also where it is base64, or has base64 in quotes; pictures stay as they are."""
-        whole = is_base64(text)
+        """A text without its secrets, also where it is base64 or has base64 in it; pictures stay as they are."""
+        whole = " " not in text and is_base64(text)
         if whole and holds_binary(text):
             return text
         masked = mask(text, known=known, kinds=kinds)
         if whole:
             return masked if masked != text else self._look_inside(text)
-        return in_quotes(masked, self._look_inside)
+        return in_text(masked, self._look_inside)
 
     def _look_inside(self, data: str) -> str:
         """Base64 with the text in it masked; the same object when it holds none, or no secret."""

@@ -196,3 +196,54 @@ def test_what_is_shorter_or_no_base64_is_not_tried():
     assert is_base64("QUJD\r\n" * 4)
     for text in ("A" * (SHORTEST - 1), "two words of some length", "A" * 20 + ".", "=" * 20, "", "\n" * 20):
         assert not is_base64(text)
+
+
+BASE64_PLACES = {
+    "the output of a command": "$ base64 -w0 .env\n{}\n$ ",
+    "a pipe": "echo {} | base64 -d",
+    "a value of YAML": "content: {}",
+    "a block of YAML": "content: |\n    {}\n",
+    "a property": "UserData={}",
+    "an attribute of HTML": '<a href="data:text/plain;base64,{}">notes</a>',
+    "Markdown": "[notes](data:text/plain;base64,{})",
+    "a sentence": "see data:application/json;base64,{} there",
+    "Japanese": "内容は{}です",
+    "a cell": "1,{},x",
+}
+
+
+@pytest.mark.parametrize("place", BASE64_PLACES.values(), ids=BASE64_PLACES)
+@pytest.mark.parametrize("content", ["DB_PASSWORD={}\nX=1\n", "設定\nDB_PASSWORD={}\n", "postgres://u:{}@db/shop"])
+def test_base64_inside_a_text_is_masked(place, content):
+    password = "k3Jx9QzW2b7T"
+    encoded = base64.b64encode(content.format(password).encode()).decode()
+    masked = Sanitiser().text(place.format(encoded))
+    before, _, after = place.partition("{}")
+    assert masked.startswith(before)
+    assert masked.endswith(after)
+    inside = base64.b64decode(masked[len(before) : len(masked) - len(after)]).decode()
+    assert password not in inside
+    assert "[PASSWORD]" in inside or "[DATABASE_URL]" in inside
+
+
+def test_base64_in_lines_inside_a_text_is_masked():
+    lines = base64.encodebytes(b"A=1\n" * 40 + b"DB_PASSWORD=k3Jx9QzW2b7T\n" + b"B=2\n" * 40).decode()
+    masked = Sanitiser().text(f"$ base64 .env\n{lines}$ ls\n")
+    assert masked.startswith("$ base64 .env\n")
+    assert masked.endswith("$ ls\n")
+    inside = base64.b64decode(masked.removeprefix("$ base64 .env\n").removesuffix("$ ls\n"))
+    assert inside == b"A=1\n" * 40 + b"DB_PASSWORD=[PASSWORD]\n" + b"B=2\n" * 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/home/alice/projects/shop/backend/settings/production",
+        "see https://example.com/api/callbacks/github/some-long-name-here",
+        "x SGVsbG8gd29ybGQsIHRoaXMgaXMgYSBwbGFpbiB0ZXh0 y",
+        "abcdefghijklmnopqrstuvwxyzabcdefghijkl " * 3,
+        "integrity sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+    ],
+)
+def test_base64_without_a_secret_is_the_same_object(text):
+    assert Sanitiser().text(text) is text

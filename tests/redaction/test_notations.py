@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from urllib.parse import quote
 
 import pytest
 
@@ -157,3 +158,28 @@ def test_an_address_is_masked_whatever_its_domain_ends_with(text):
 )
 def test_what_only_looks_like_a_secret_stays(text):
     assert mask(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["12:X-Auth-Key: {}", "12:ansible_become_password: {}", "a.txt:12:Authorization: Bearer {}", "--token {}"],
+)
+def test_a_line_number_or_an_encoding_hides_no_name(text):
+    rng = random.Random(text)
+    for _ in range(50):
+        secret = "".join(rng.choice(HEX) for _ in range(37))
+        line = text.format(secret)
+        assert not is_left(secret, mask(line))
+        assert not is_left(secret, mask("https://example.com/?q=" + quote(line, safe="")))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("q=mysql%20-uroot%20-pk3Jx9QzW2b%20shop", "q=mysql%20-uroot%20-p[PASSWORD]%20shop"),
+        ("q=DB_PASSWORD%3Dk3Jx9%2BQzW2b%26a", "q=DB_PASSWORD%3D[PASSWORD]%26a"),
+        ("50%20of%20the%20keys%3A%20all", "50%20of%20the%20keys%3A%20all"),
+    ],
+)
+def test_the_rest_of_an_encoded_text_is_kept(text, expected):
+    assert mask(text) == expected

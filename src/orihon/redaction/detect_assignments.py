@@ -293,7 +293,8 @@ def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each
         return bool(_ELEMENT_END.match(data, match.end()) and _ELEMENT_BEFORE.search(data, max(0, start - 44), start))
     if op == b":":
         # arn:aws:...:secret:name, ${NAME:-default}, `--- PASS: Test`
-        return before[1:] != b":" and before != b"${" and data[start - 4 : start] != b"--- "
+        joined = before[1:] == b":" and match["op"] == b":"
+        return not joined and before != b"${" and data[start - 4 : start] != b"--- "
     if op in (b"(", b"{", b"|") or op[:2] in _VERBS:
         return op != b"|" or bool(_CELL_BEFORE.search(data, max(0, start - 6), start))
     return bool(op) or not match["close"]

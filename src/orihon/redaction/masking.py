@@ -34,6 +34,8 @@ _JSON_NUMBER = re.compile(rb"(?P<quote>\\{0,7}\")\s{0,8}:\s{0,8}$")
 _MIN_TEXT = 6  # the length of a@b.cd
 _MIN_KNOWN = 8
 _LINE = 2000  # bytes around a terminal code that are examined
+_ENCODED = re.compile(rb"%(?:20|22|27|3[ABDabd])")  # what separates a name from its value
+_PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _TRIVIAL = re.compile(
     r"[A-Za-z]+|\d{1,11}|[\d.]+|[~./][\w./~-]*|(?:file|https?)://[^@]*|[\w.-]+\.(?:json|pem|key|crt|txt|ya?ml)"
 )
@@ -100,10 +102,13 @@ def mask(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] 
         return text
     data = masked = text.encode("utf-8", "surrogatepass")
     forms = () if known is None else known.forms
-    words, codes = scan_text(text, data) if "\x1b" in text or not text.isascii() else ([], False)
+    words, coded = scan_text(text, data) if "\x1b" in text or not text.isascii() else ([], False)
+    codes = [TERMINAL_CODE] if coded else []
+    if "%" in text and _ENCODED.search(data):
+        codes.append(_PERCENT)
     # A mask changes the context of its neighbours, so repeat until nothing changes: masking twice is masking once.
     while (hits := scan(masked, forms)) or words or codes:
-        spans = _find_spans(masked, hits, words, codes=codes)
+        spans = _find_spans(masked, hits, words, codes)
         if kinds is not None:
             spans = [span for span in spans if span[2].decode() in kinds]
         if hits and hits.known:
@@ -114,11 +119,13 @@ def mask(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] 
     return text if masked is data else masked.decode("utf-8", "surrogatepass")
 
 
-def _find_spans(data: bytes, hits: Hits | None, words: list[tuple[bytes, bytes]], *, codes: bool) -> list[Span]:
+def _find_spans(
+    data: bytes, hits: Hits | None, words: list[tuple[bytes, bytes]], codes: list[re.Pattern[bytes]]
+) -> list[Span]:
     spans = _detect(data, hits) if hits else []
     if words:
         spans += _load_detectors().find_foreign(data, words)
-    for part in _strip_codes(data) if codes else ():
+    for part in (part for pattern in codes for part in _strip_codes(data, pattern)):
         part_hits = scan(part.data)
         spans += [part.locate(span) for span in _detect(part.data, part_hits)] if part_hits else []
     return spans
@@ -167,40 +174,50 @@ def _replace(data: bytes, spans: list[Span]) -> bytes:
     return b"".join([*parts, data[done:]]) if merged else data
 
 
-def _strip_codes(data: bytes) -> Iterator[_PlainPart]:
-    """Yield the lines that contain terminal codes, without the codes. Neighbouring lines are one part."""
+def _strip_codes(data: bytes, codes: re.Pattern[bytes]) -> Iterator[_PlainPart]:
+    """Yield the lines that contain codes, without the codes. Neighbouring lines are one part."""
     first, last = 0, -1
-    for code in TERMINAL_CODE.finditer(data):
+    for code in codes.finditer(data):
         start, end = code.span()
         if start >= last:
             line = data.rfind(b"\n", max(0, start - _LINE), start) + 1 or max(0, start - _LINE)
             if line > last >= 0:
-                yield _PlainPart(data[first:last], first)
+                yield _PlainPart(data[first:last], first, codes)
             first = line if line > last else first
         line_end = data.find(b"\n", end, end + _LINE)
         last = max(last, line_end + 1 if line_end >= 0 else min(len(data), end + _LINE))
     if last >= 0:
-        yield _PlainPart(data[first:last], first)
+        yield _PlainPart(data[first:last], first, codes)
 
 
 class _PlainPart:
-    """A part of a text without its terminal codes."""
+    """A part of a text without its terminal codes, or with its percent-encoding decoded."""
 
-    def __init__(self, data: bytes, offset: int) -> None:
+    def __init__(self, data: bytes, offset: int, codes: re.Pattern[bytes]) -> None:
         self._plain = [0]  # where each piece begins without the codes
         self._coded = [offset]  # and with them
         pieces, end = [], 0
-        for code in TERMINAL_CODE.finditer(data):
+        for code in codes.finditer(data):
             pieces.append(data[end : code.start()])
             end = code.end()
-            self._plain.append(self._plain[-1] + len(pieces[-1]))
-            self._coded.append(offset + end)
+            if codes is _PERCENT:
+                self._add_piece(pieces[-1], offset + code.start())
+                pieces.append(bytes((int(code.group()[1:], 16),)))
+            self._add_piece(pieces[-1], offset + end)
         self.data = b"".join([*pieces, data[end:]])
+
+    def _add_piece(self, before: bytes, coded: int) -> None:
+        self._plain.append(self._plain[-1] + len(before))
+        self._coded.append(coded)
 
     def locate(self, span: Span) -> Span:
         """Return where a span is in the original text. Codes inside the span belong to it."""
         start, end, mask_name = span
-        return self._locate(start), self._locate(end - 1) + 1, mask_name
+        piece = bisect_right(self._plain, end - 1) - 1
+        last = self._coded[piece] + end - self._plain[piece]
+        if piece + 1 < len(self._plain) and self._plain[piece + 1] == end == self._plain[piece] + 1:
+            last = self._coded[piece + 1]  # a decoded byte
+        return self._locate(start), last, mask_name
 
     def _locate(self, at: int) -> int:
         piece = bisect_right(self._plain, at) - 1
