@@ -20,7 +20,7 @@ from orihon.ops.similar import Similar
 from orihon.ops.stats import Measure, Statistics, User
 from orihon.records import TaskRow
 from orihon.settings.load import ENVIRONMENT, Settings
-from orihon.settings.section import Section, Setting, each, each_of
+from orihon.settings.section import Section, Setting, iter_list_settings, iter_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _environment() -> Iterator[str]:
 
 
 def _sections(section: Section, path: str) -> Iterator[str]:
-    own = [setting for setting in each(section) if "." not in setting.path]
+    own = [setting for setting in iter_settings(section) if "." not in setting.path]
     if own:
         yield f"\n## `{path}`\n\n{section.__doc__}\n" if path else "\n## Outside any section\n"
         yield "| setting | allowed | default | meaning |\n|---|---|---|---|"
@@ -64,7 +64,7 @@ def _sections(section: Section, path: str) -> Iterator[str]:
         if setting.item is not None:
             yield f"\n## Each of `{setting.path}`\n\n{setting.item.__doc__}\n"
             yield "| setting | allowed | default | meaning |\n|---|---|---|---|"
-            yield from map(_row, each_of(setting.item))
+            yield from map(_row, iter_list_settings(setting.item))
     for name in section.__struct_fields__:
         inner = getattr(section, name)
         if isinstance(inner, Section):

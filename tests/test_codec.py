@@ -195,11 +195,11 @@ def test_bottomless_nesting_is_cut_with_a_note():
 def test_json_that_cannot_be_held_stays_text():
     """A text is parsed only when nothing is lost by it."""
     deep, digits = "[" * 100_000 + "]" * 100_000, '{"n":' + "9" * 5000 + "}"
-    assert codec.json_or_text('{"a":[1,2]}') == {"a": [1, 2]}
-    assert codec.json_or_text(deep) == deep
-    assert codec.json_or_text("[" * 201 + "]" * 201) == "[" * 201 + "]" * 201
-    assert codec.json_or_text(digits) == digits
-    assert codec.json_or_text("not json\0") == "not json␀"
+    assert codec.parse_json_or_text('{"a":[1,2]}') == {"a": [1, 2]}
+    assert codec.parse_json_or_text(deep) == deep
+    assert codec.parse_json_or_text("[" * 201 + "]" * 201) == "[" * 201 + "]" * 201
+    assert codec.parse_json_or_text(digits) == digits
+    assert codec.parse_json_or_text("not json\0") == "not json␀"
 
 
 @pytest.mark.parametrize(

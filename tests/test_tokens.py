@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import UsageError
 from orihon.records import Blob, Call, Message, Part
-from orihon.tokens import PICTURE_TOKENS, _encoder, calibrate, counter, picture_tokens, scaled
+from orihon.tokens import PICTURE_TOKENS, _load_encoder, calibrate, counter, picture_tokens, scale
 
 NAMES = ("estimate", "chars4", "bytes4", "o200k", "cl100k")
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -98,14 +98,14 @@ def test_exact_counts_are_those_of_the_vocabularies(text, o200k, cl100k):
 def test_cutting_a_long_text_changes_no_exact_count(name):
     """A text of many pieces has as many tokens as the tokenizer finds in the whole of it."""
     text = "".join((STDLIB / f"{module}.py").read_text("utf-8") for module in ("argparse", "inspect"))
-    assert counter(name).text(text) == len(_encoder(name)(text))
+    assert counter(name).text(text) == len(_load_encoder(name)(text))
 
 
 def test_a_text_without_lines_is_cut_all_the_same():
     """Where there is no line end to cut at, the count is off by less than a thousandth."""
     text = json.dumps(list(topics.values()))
     assert len(text) > 100_000
-    assert counter("o200k").text(text) == pytest.approx(len(_encoder("o200k")(text)), rel=0.001)
+    assert counter("o200k").text(text) == pytest.approx(len(_load_encoder("o200k")(text)), rel=0.001)
 
 
 @pytest.mark.parametrize("messages", [english_messages, japanese_messages, code_messages])
@@ -319,10 +319,10 @@ def test_calibration_never_lowers_a_count_below_what_was_reported(pairs):
 
 def test_a_scaled_counter_rounds_up():
     """The factor applies to texts, messages and schemas, and nothing becomes free by it."""
-    plain, more = counter("bytes4"), scaled(counter("bytes4"), 1.1)
+    plain, more = counter("bytes4"), scale(counter("bytes4"), 1.1)
     assert (more.text("x" * 40), more.message(message("x" * 40)), more.text("")) == (11, 16, 0)
     assert more.tools([{"name": "x" * 30}]) > plain.tools([{"name": "x" * 30}])
-    assert scaled(plain, 1.0) is plain
+    assert scale(plain, 1.0) is plain
     assert more.name != plain.name
 
 
@@ -330,4 +330,4 @@ def test_a_scaled_counter_rounds_up():
 def test_an_unbelievable_factor_is_refused(factor):
     """A factor outside the limits of calibration is a mistake."""
     with pytest.raises(UsageError):
-        scaled(counter(), factor)
+        scale(counter(), factor)

@@ -1,22 +1,22 @@
-"""Values to JSON lines and back, and what becomes of text that somebody downstream would choke on.
+"""Encode records as JSON lines and decode them, for every store.
 
-Decided here once, for every store:
+Values that a store or a provider would refuse are replaced before they are stored:
 
-| what comes in                                  | what is kept                                             |
+| input                                          | stored                                                   |
 |------------------------------------------------|----------------------------------------------------------|
 | a surrogate pair                               | the character it stands for                              |
-| a lone surrogate; bytes that are not UTF-8     | U+FFFD, and the record says `cleaned`                    |
-| NUL                                            | U+2400, the picture of a NUL, and the record says `cleaned` |
+| a lone surrogate; bytes that are not UTF-8     | U+FFFD; the record is marked `cleaned`                   |
+| NUL                                            | U+2400, the symbol for NUL; the record is marked `cleaned` |
 | NaN, Infinity                                  | the text "NaN", "Infinity", "-Infinity"                  |
 | an integer of more than 4,300 digits           | its hexadecimal text                                     |
 | values nested deeper than 200 levels           | a note in their place; JSON text is kept as text instead |
-| a value that holds itself                      | a note in its place                                      |
+| a value that contains itself                   | a note in its place                                      |
 | a BOM or NULs before a line, CR or NULs after it | nothing                                                |
-| U+2028, U+0085 and other exotic line ends      | themselves: only LF ends a line                          |
+| U+2028, U+0085 and other Unicode line ends     | unchanged: only LF ends a line                           |
 | a line of more than 16 MiB                     | not read; reported with its length                       |
 
-SQLite cuts text at a NUL in places, PostgreSQL refuses it, and a lone surrogate cannot be sent to any provider, so
-they are mended before they are stored, not when they hurt. 200 levels, because older versions of jq stop at 256.
+Some SQLite functions cut text at a NUL, PostgreSQL refuses it, and no provider accepts a lone surrogate. The limit is
+200 levels because older versions of jq stop at 256.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from orihon.coerce import EXACT, decode_json, unwrapped
+from orihon.coerce import EXACT, decode_json, unwrap
 from orihon.errors import Corrupt, UsageError
 from orihon.records import (
     Blob,
@@ -51,7 +51,7 @@ from orihon.records import (
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
-MAX_DIGITS = 4300  # Python itself refuses to print or read longer ones
+MAX_DIGITS = 4300  # Python refuses to print or parse longer integers
 TOO_DEEP = f"[nested deeper than {MAX_DEPTH} levels]"
 IN_ITSELF = "[nested in itself]"
 
@@ -85,7 +85,7 @@ _LONE_ESCAPE = re.compile(
 
 
 def now() -> str:
-    """Return the current time as it is stored."""
+    """Return the current time in the stored form."""
     return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
@@ -95,31 +95,31 @@ def format_time(moment: datetime) -> str:
 
 
 def encode_line(record: Record) -> bytes:
-    """One JSON line, with the newline; the fields that nobody knew come last."""
+    """Return the record as one JSON line with its newline. Unknown fields come last."""
     return encode(record) + b"\n"
 
 
 def encode(record: Record) -> bytes:
-    """One JSON object, compact, keys in their fixed order."""
+    """Return the record as one compact JSON object with its keys in a fixed order."""
     data = _ENCODER.encode(record)
-    return data if b'"unknown":' not in data else _ENCODER.encode(_flat(record))
+    return data if b'"unknown":' not in data else _ENCODER.encode(_flatten(record))
 
 
 def check(line: bytes, kind: type[R]) -> R:
-    """Return the record as a reader of the line gets it; refuse a line that could be written but not read again."""
+    """Decode a line that is about to be written; raise UsageError if a reader would refuse it."""
     try:
         record: R = _DECODERS[kind].decode(line)
     except (ValueError, RecursionError) as error:
         if isinstance(error, msgspec.ValidationError) and "unknown field" in str(error):
-            return _decode_tolerantly(line, kind)  # what another version knows is kept
-        raise UsageError(f"A {kind.__name__} cannot be stored so: {error}.", hint="See orihon.records.") from error
+            return _decode_tolerantly(line, kind)  # fields of other versions are kept
+        raise UsageError(f"The {kind.__name__} cannot be stored: {error}.", hint="See orihon.records.") from error
     return record if b'"unknown":' not in line else _decode_tolerantly(line, kind)
 
 
 def decode_line(line: bytes, kind: type[R]) -> R:
-    """Read one line, also an old, foreign or slightly broken one; raise Corrupt with the reason when it cannot be."""
+    """Decode one line, including old, foreign and slightly damaged ones; raise Corrupt if that is impossible."""
     if len(line) > MAX_LINE_BYTES:
-        _corrupt(f"the line has {len(line):,} bytes, more than {MAX_LINE_BYTES:,}")
+        _raise_corrupt(f"the line has {len(line):,} bytes, more than {MAX_LINE_BYTES:,}")
     try:
         record: R = _DECODERS[kind].decode(line)
     except (ValueError, RecursionError):
@@ -128,9 +128,9 @@ def decode_line(line: bytes, kind: type[R]) -> R:
 
 
 def clean_text(text: str) -> str:
-    """The text without what JSON, SQLite or PostgreSQL would choke on; the same object when there is nothing.
+    """Replace the characters that JSON, SQLite or PostgreSQL would refuse; return the same object if there are none.
 
-    A text of a subclass becomes a plain one, because no encoder knows the class.
+    An instance of a subclass of `str` becomes a plain `str`, because encoders do not know the subclass.
     """
     if type(text) is not str:
         text = str.__str__(text)
@@ -138,14 +138,14 @@ def clean_text(text: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # UTF-16 joins the halves of a pair and leaves only the lone ones to be replaced
+            # UTF-16 joins surrogate pairs, so that only lone surrogates are replaced
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\0", "\u2400") if "\0" in text else text
 
 
 def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR0911 - one line per kind of value
-    """A value that every store can hold; what JSON has no word for becomes text."""
-    plain = value if type(value) in EXACT else unwrapped(value)
+    """Return a value that every store can hold. Values without a JSON equivalent become text."""
+    plain = value if type(value) in EXACT else unwrap(value)
     kind = type(plain)
     if kind is str:
         return clean_text(plain)
@@ -156,38 +156,38 @@ def clean_value(value: Any, *, outer: tuple[Any, ...] = ()) -> Any:  # noqa: PLR
     if kind is float:
         return plain if math.isfinite(plain) else str(plain).replace("inf", "Infinity").replace("nan", "NaN")
     if kind not in _CONTAINERS:
-        return clean_text(plain.decode("utf-8", "replace") if kind is bytes else as_text(plain))
+        return clean_text(plain.decode("utf-8", "replace") if kind is bytes else safe_str(plain))
     if len(outer) >= MAX_DEPTH:
         return TOO_DEEP
-    if any(value is one for one in outer):
+    if any(value is container for container in outer):
         return IN_ITSELF
     outer = (*outer, value)
     value = plain
     if kind is dict:
-        return {_name(key): clean_value(item, outer=outer) for key, item in value.items()}
-    # most numbers are as they should be, and some lists hold thousands of them
+        return {_clean_key(key): clean_value(item, outer=outer) for key, item in value.items()}
+    # fast path: some lists hold thousands of ordinary integers
     return [item if type(item) is int and item in _USUAL else clean_value(item, outer=outer) for item in value]
 
 
-def _name(key: Any) -> str:
-    return clean_text(key if type(key) is str else as_text(unwrapped(key)))
+def _clean_key(key: Any) -> str:
+    return clean_text(key if type(key) is str else safe_str(unwrap(key)))
 
 
-def as_text(value: Any) -> str:
-    """`str(value)`; the kind of a value that cannot even say that."""
+def safe_str(value: Any) -> str:
+    """Return `str(value)`, or a note with its type if that raises."""
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - it is somebody else's code
+    except Exception:  # noqa: BLE001 - `__str__` of a foreign class can raise anything
         return f"[a {type(value).__name__} that cannot be shown]"
 
 
-def cleaned(record: R) -> R:
-    """The record with every value in it plain and every text cleaned, wherever it stands."""
+def clean_record(record: R) -> R:
+    """Return the record with all of its values cleaned, at every level."""
     return msgspec.convert(clean_value(record), type(record))
 
 
-def json_or_text(text: str) -> Any:
-    """The value of a JSON text; the text itself when it is not JSON or cannot be held without a loss."""
+def parse_json_or_text(text: str) -> Any:
+    """Parse a JSON text; return the text itself if it is not JSON or is nested too deeply to be stored."""
     try:
         value = decode_json(text)
     except ValueError:
@@ -196,7 +196,7 @@ def json_or_text(text: str) -> Any:
 
 
 def depth_fits(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Return whether a value is nested no deeper than a limit, by default the depth that can be stored."""
+    """Return whether a value is nested no deeper than `limit`."""
     layer = [value]
     for _ in range(limit):
         layer = [
@@ -210,78 +210,78 @@ def depth_fits(value: Any, limit: int = MAX_DEPTH) -> bool:
     return False
 
 
-def _flat(value: Any) -> Any:
-    """Builtins for the encoder, the unknown fields beside the known ones."""
+def _flatten(value: Any) -> Any:
+    """Convert records to dicts, with the unknown fields at the level of the known ones."""
     if isinstance(value, list | tuple):
-        return [_flat(item) for item in value]
+        return [_flatten(item) for item in value]
     if not isinstance(value, Record):
         return value
     kind = type(value)
     known = {
-        field.encode_name: _flat(getattr(value, field.name))
-        for field in _fields_of(kind)
-        if field.name != "unknown" and (field.required or getattr(value, field.name) != _default(field))
+        field.encode_name: _flatten(getattr(value, field.name))
+        for field in _get_fields(kind)
+        if field.name != "unknown" and (field.required or getattr(value, field.name) != _get_default(field))
     }
     unknown: dict[str, Any] = getattr(value, "unknown", {})
     return known | {name: item for name, item in unknown.items() if name not in _FIELDS[kind]}
 
 
-_fields_of = functools.cache(msgspec.structs.fields)  # it reads the annotations anew each time, which takes 0.4 ms
+_get_fields = functools.cache(msgspec.structs.fields)  # resolving the annotations takes 0.4 ms per call
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
+def _get_default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
 
 
 def _decode_tolerantly(line: bytes, kind: type[R]) -> R:
-    """The slow way, taken only by lines that the strict decoder refused."""
+    """Decode a line that the strict decoder refused."""
     data = line.strip(b"\0").removeprefix(_BOM)
-    mended = _LONE_ESCAPE.sub(lambda found: found[1] + (found[2] or b"\\ufffd"), data)
-    text = clean_text(mended.decode("utf-8", "replace"))
+    replaced = _LONE_ESCAPE.sub(lambda match: match[1] + (match[2] or b"\\ufffd"), data)
+    text = clean_text(replaced.decode("utf-8", "replace"))
     try:
-        value = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=str)
+        value = json.loads(text, parse_int=_parse_int, parse_float=_parse_float, parse_constant=str)
         if not isinstance(value, dict):
-            _corrupt(f"the line holds {type(value).__name__}, not an object")
-        fields = _sort_out(value, kind)
+            _raise_corrupt(f"the line holds {type(value).__name__}, not an object")
+        fields = _sort_fields(value, kind)
         if "cleaned" in _FIELDS[kind] and text.encode() != data:
             fields["cleaned"] = True
         return msgspec.convert(fields, kind)
     except RecursionError as error:
-        _corrupt("the line is nested too deeply", error)
+        _raise_corrupt("the line is nested too deeply", error)
     except ValueError as error:
-        _corrupt(str(error), error)
+        _raise_corrupt(str(error), error)
 
 
-def _integer(digits: str) -> int | str:
+def _parse_int(digits: str) -> int | str:
     return int(digits) if len(digits) <= MAX_DIGITS else digits
 
 
-def _float(digits: str) -> float | str:
+def _parse_float(digits: str) -> float | str:
     number = float(digits)
     return number if math.isfinite(number) else digits
 
 
-def _sort_out(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
-    """Today's names for yesterday's, and what nobody knows under `unknown`, at every level."""
+def _sort_fields(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
+    """Rename the fields of version 2 and collect unknown fields under `unknown`, at every level."""
     fields: dict[str, Any] = {}
     unknown: dict[str, Any] = {}
-    for name, item in _with_new_names(value, kind).items():
+    for name, item in _upgrade_names(value, kind).items():
         if name not in _FIELDS[kind]:
             unknown[name] = item
         elif inner := _NESTED.get(kind, {}).get(name):
-            fields[name] = _sort_out_inside(item, inner)
+            fields[name] = _sort_nested(item, inner)
         else:
             fields[name] = item
     return fields | {"unknown": unknown}
 
 
-def _sort_out_inside(item: Any, kind: type[Record]) -> Any:
+def _sort_nested(item: Any, kind: type[Record]) -> Any:
     if isinstance(item, list):
-        return [_sort_out_inside(part, kind) for part in item]
-    return _sort_out(item, kind) if isinstance(item, dict) else item
+        return [_sort_nested(part, kind) for part in item]
+    return _sort_fields(item, kind) if isinstance(item, dict) else item
 
 
-def _with_new_names(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
+def _upgrade_names(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]:
     renamed = {old: new for old, new in _V2_NAMES.get(kind, {}).items() if new not in value}
     value = {renamed.get(name, name): item for name, item in value.items()}
     call = value.get("function_call")
@@ -293,5 +293,5 @@ def _with_new_names(value: dict[str, Any], kind: type[Record]) -> dict[str, Any]
     return value
 
 
-def _corrupt(reason: str, cause: BaseException | None = None) -> NoReturn:
+def _raise_corrupt(reason: str, cause: BaseException | None = None) -> NoReturn:
     raise Corrupt(f"The line cannot be read: {reason}.") from cause

@@ -1,8 +1,8 @@
-"""Values of other libraries as the plain ones they stand for.
+"""Convert values of other libraries to plain Python values.
 
-Frameworks pass subclasses of `str`, enumerations, numbers of arrays, models and data classes. Where it is clear what is
-meant, the plain value is taken; where it is not, a UsageError says what to give instead. Nothing is stored as it came,
-because no encoder knows the types of others.
+Frameworks pass subclasses of `str`, enum members, NumPy scalars, Pydantic models and data classes. A value with an
+obvious plain equivalent is converted; any other value raises UsageError with a hint. Foreign values are never stored
+as they are, because encoders do not know their types.
 """
 
 from __future__ import annotations
@@ -25,52 +25,49 @@ def decode_json(data: bytes | str) -> Any: ...
 @overload
 def decode_json(data: bytes | str, *, type: type[T]) -> T: ...
 def decode_json(data: bytes | str, *, type: Any = Any) -> Any:  # the names are msgspec's
-    """Decode strict JSON; raise ValueError for everything that cannot be decoded, deep nesting included."""
+    """Decode strict JSON; raise ValueError if it is invalid or nested too deeply."""
     try:
         return msgspec.json.decode(data, type=type)
     except RecursionError as error:
         raise msgspec.DecodeError("JSON is nested too deeply") from error
 
 
-def text_of(value: Any, what: str, *, hint: str = "Give a text.") -> str:
-    """Return a text, also of a subclass or an enumeration; UsageError for anything else."""
+def to_text(value: Any, what: str, *, hint: str = "Give a text.") -> str:
+    """Convert a `str`, an instance of a subclass or an enum member to `str`; raise UsageError for anything else."""
     value = value.value if isinstance(value, Enum) else value
     if not isinstance(value, str):
-        raise UsageError(f"{what} cannot be {_kind(value)}.", hint=hint)
+        raise UsageError(f"{what} cannot be {_describe(value)}.", hint=hint)
     return value if type(value) is str else str.__str__(value)
 
 
-def text_or_none(value: Any, what: str) -> str | None:
-    """Return a text, or None."""
-    return None if value is None else text_of(value, what)
+def to_optional_text(value: Any, what: str) -> str | None:
+    """Convert a value to `str`; None stays None."""
+    return None if value is None else to_text(value, what)
 
 
-def bool_of(value: Any, what: str) -> bool:
-    """Return a truth, also one of an array; UsageError for what is neither true nor false."""
-    plain = unwrapped(value)
+def to_bool(value: Any, what: str) -> bool:
+    """Convert a boolean, including a NumPy one, to `bool`; raise UsageError for anything else."""
+    plain = unwrap(value)
     if plain not in (True, False) or isinstance(plain, float):
-        raise UsageError(f"{what} cannot be {_kind(value)}.", hint="Give true or false.")
+        raise UsageError(f"{what} cannot be {_describe(value)}.", hint="Give true or false.")
     return bool(plain)
 
 
-def list_of(value: Any, what: str, *, hint: str = "Give a list.") -> list[Any]:
-    """Return the items of a list or its like; a text, a mapping or a single thing is none."""
+def to_list(value: Any, what: str, *, hint: str = "Give a list.") -> list[Any]:
+    """Convert an iterable to a list; raise UsageError for a text, a mapping or a value that is not iterable."""
     if isinstance(value, str | bytes | Mapping | Enum) or not isinstance(value, Iterable):
-        raise UsageError(f"{what} cannot be {_kind(value)}.", hint=hint)
+        raise UsageError(f"{what} cannot be {_describe(value)}.", hint=hint)
     return list(value)
 
 
-def mapping_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a mapping, a model, a struct or a data class; None for anything else."""
-    found = unwrapped(value)
-    return found if isinstance(found, dict) else None
+def to_mapping(value: Any) -> dict[str, Any] | None:
+    """Convert a mapping, a model, a struct or a data class to a dict; return None for anything else."""
+    plain = unwrap(value)
+    return plain if isinstance(plain, dict) else None
 
 
-def unwrapped(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
-    """Return the plain value that stands for another library's, one level deep; its text where there is none.
-
-    What is plain already is returned as it is.
-    """
+def unwrap(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
+    """Convert a foreign value to a plain one, one level deep. A value without a plain equivalent becomes its text."""
     if type(value) in EXACT:
         return value
     if isinstance(value, Enum):
@@ -84,44 +81,44 @@ def unwrapped(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
     if isinstance(value, bytes):
         return bytes(value)
     try:
-        return _fields(value)
-    except Exception:  # noqa: BLE001 - it is somebody else's code
+        return _convert_object(value)
+    except Exception:  # noqa: BLE001 - methods of a foreign class can raise anything
         return f"[a {type(value).__name__} that cannot be shown]"
 
 
-def deep(value: Any, what: str) -> Any:
-    """Return a value with everything in it plain; UsageError where something in it stands for no value of JSON."""
+def to_json_value(value: Any, what: str) -> Any:
+    """Convert a value to plain JSON values at every level; raise UsageError if some part has no JSON equivalent."""
     try:
-        return _deep(value)
+        return _convert(value)
     except (TypeError, RecursionError) as error:
-        raise UsageError(f"{what} cannot be sent: {error}.", hint="Use values of JSON.") from error
+        raise UsageError(f"{what} cannot be sent: {error}.", hint="Use JSON values.") from error
 
 
-def _deep(value: Any) -> Any:
-    plain = unwrapped(value)
+def _convert(value: Any) -> Any:
+    plain = unwrap(value)
     if isinstance(plain, dict):
-        return {text_of(key, "A name"): _deep(item) for key, item in plain.items()}
+        return {to_text(key, "A name"): _convert(item) for key, item in plain.items()}
     if isinstance(plain, list | tuple):
-        return [_deep(item) for item in plain]
+        return [_convert(item) for item in plain]
     if not isinstance(value, str) and not isinstance(plain, str | int | float | None):
-        raise TypeError(f"{_kind(value)} is no value of JSON")
-    if isinstance(plain, str) and not isinstance(value, str | Enum):  # its text only
-        raise TypeError(f"{_kind(value)} is no value of JSON")
+        raise TypeError(f"{_describe(value)} is not a JSON value")
+    if isinstance(plain, str) and not isinstance(value, str | Enum):  # `unwrap` fell back to its text
+        raise TypeError(f"{_describe(value)} is not a JSON value")
     return plain
 
 
 def dump_model(value: Any, **options: Any) -> Any:
-    """Return a model of an SDK as builtins. Raise UsageError, with the reason, if it cannot be dumped."""
+    """Convert an SDK model to plain values; raise UsageError with the reason if its `model_dump` fails."""
     try:
         return value.model_dump(**options)
     except Exception as error:
         reason = f"its `model_dump` failed with {type(error).__name__}: {error!s:.200}"
         sentence = f"A value of type {type(value).__name__} cannot be read: {reason}."
-        raise UsageError(sentence, hint="Give a complete model, or a dict.") from error
+        raise UsageError(sentence, hint="Pass a complete model, or a dict.") from error
 
 
-def _fields(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
-    """A model, a struct, a data class or a mapping as a dict, a list's like as a list, numbers of arrays as numbers."""
+def _convert_object(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
+    """Convert a model, struct, data class or mapping to a dict, a sequence to a list, a NumPy value to numbers."""
     if callable(getattr(value, "model_dump", None)) and not isinstance(value, type):
         return dict(dump_model(value))
     if isinstance(value, msgspec.Struct):
@@ -137,5 +134,5 @@ def _fields(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
     return int(value) if hasattr(value, "__index__") and not isinstance(value, type) else str(value)
 
 
-def _kind(value: Any) -> str:
+def _describe(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

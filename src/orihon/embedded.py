@@ -1,8 +1,8 @@
-"""Text inside bytes and base64: the files that a message carries, as far as they are text.
+"""Find text in bytes and base64, such as the text files that a message contains.
 
-Pictures, sound, PDF files, archives and databases are recognised by how they begin, and hold no text. Neither do bytes
-that are full of control characters, unless they are UTF-16 or UTF-32 or their media type is textual. All other bytes
-are text, also where they are not UTF-8, or where NULs stand between their lines.
+Pictures, sound, PDF files, archives and databases are recognised by their first bytes and contain no text. Bytes with
+many control characters are binary as well, unless they are UTF-16 or UTF-32 or their media type is textual. All other
+bytes are text, including invalid UTF-8 and lines that are separated by NULs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-SHORTEST = 16  # characters of base64 that are worth a look
+MIN_CHARS = 16  # shorter base64 is ignored
 
 _BINARY = re.compile(
     rb"\x89PNG|\xff\xd8\xff|GIF8[79]a(?=.{0,6}[\0-\x08])|RIFF.{4}(?:WAVE|WEBP|AVI )|II\*\0|MM\0\*|BM.{4}\0{4}"
@@ -21,7 +21,7 @@ _BINARY = re.compile(
     rb"|ID3[\2-\4]|OggS\0|fLaC[\0\x80]|.{4}ftyp|\0asm|\x7fELF|SQLite format 3\0|\xca\xfe\xba\xbe|wOF[F2]\0",
     re.DOTALL,
 )
-_HEAD_CHARS = 400  # of base64 that show how the bytes begin
+_HEAD_CHARS = 400  # base64 characters that are enough to recognise the first bytes
 _WHOLE = re.compile(r"[A-Za-z0-9+/_-]++(?:\r?\n[A-Za-z0-9+/_-]++)*+={0,2}[\r\n]*+")
 _QUOTED = re.compile(
     r"""["']([A-Za-z0-9+/_-]{8,}+(?:(?:\\+[nr])++[A-Za-z0-9+/_-]++)*+={0,2})(?=(?:\\+[nr])*+\\*+["'])"""
@@ -36,37 +36,37 @@ _BLOB = re.compile(
 _ESCAPED_ENDS = re.compile(r"\\+[nr]")
 _URL_ALPHABET = str.maketrans("-_", "+/")
 _DATA_URL = re.compile(r"data:([^,;]{0,200})(?:;[^,]{0,200})?;base64,", re.ASCII | re.IGNORECASE)
-_CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13, 27})  # but tabs, line ends and the escapes of terminals
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13, 27})  # except tabs, line ends and terminal escapes
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ue000-\uf8ff\ufffe\uffff]")
 _CONTROLS_AND_HIGH = _CONTROLS + bytes(range(128, 256))
-_LONG = 64  # bytes of noise have so many control characters by then that they are told from text
-_LOOKED_AT = 4096  # bytes by which an encoding is recognised
-_LETTERS = 4  # ASCII characters without which there is nothing to find
+_LONG = 64  # bytes from which binary data has enough control characters to be distinguished from text
+_LOOKED_AT = 4096  # bytes that are examined to detect an encoding
+_LETTERS = 4  # text with fewer ASCII characters is ignored
 _LINE_ENDS = re.compile(r"\r?\n")
 
 
 class Text(NamedTuple):
-    """A text, and how its bytes are written."""
+    """A text and the encoding of its bytes."""
 
     text: str
     encoding: str
     errors: str
 
-    def encoded(self, text: str) -> bytes:
-        """Return another text in the same encoding."""
+    def encode(self, text: str) -> bytes:
+        """Encode another text in the same encoding."""
         return text.encode(self.encoding, self.errors)
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether bytes begin as a picture, sound, a PDF file, an archive or a database does."""
+    """Return whether bytes begin like a picture, sound, a PDF file, an archive or a database."""
     return _BINARY.match(data) is not None
 
 
-def text_in(data: bytes, *, textual: bool = False) -> Text | None:
-    """Return the text that bytes hold, such that its bytes can be had back; None when they hold none."""
+def decode_text(data: bytes, *, textual: bool = False) -> Text | None:
+    """Decode bytes reversibly to text; return None if they are binary."""
     if is_binary(data) and not textual:
         return None
-    if encoding := _wide_encoding(data):
+    if encoding := _detect_wide_encoding(data):
         return Text(data.decode(encoding, "surrogatepass"), encoding, "surrogatepass")
     if not textual and not _is_mostly_text(data):
         return None
@@ -74,27 +74,27 @@ def text_in(data: bytes, *, textual: bool = False) -> Text | None:
 
 
 def _is_mostly_text(data: bytes) -> bool:
-    """Whether bytes have few control characters, and NULs only between texts."""
+    """Return whether bytes have few control characters, and NULs only between texts."""
     plain = data.replace(b"\0", b"")
     if len(plain) < len(data) and (len(plain) * 4 < len(data) * 3 or not is_plain_text(plain)):
         return False
     return (len(plain) - len(plain.translate(None, _CONTROLS))) * 16 <= len(plain) + 16
 
 
-def _wide_encoding(data: bytes) -> str:
-    """UTF-16 or UTF-32 in either byte order, by its mark or by the NULs of ASCII; empty when it is something else."""
+def _detect_wide_encoding(data: bytes) -> str:
+    """Detect UTF-16 or UTF-32 by a byte order mark or by the NULs of ASCII characters; return "" for anything else."""
     if len(data) % 2 or b"\0" not in data:
         return ""
     for mark, encoding in _MARKS:
-        if data.startswith(mark) and _decodes(data, encoding):
+        if data.startswith(mark) and _can_decode(data, encoding):
             return encoding
     head = data[:_LOOKED_AT]
     plain = head.replace(b"\0", b"")
     if len(plain) * 4 >= len(head) * 3 and is_plain_text(plain):
-        return ""  # NULs stand between texts
-    found = {encoding: _ascii_in(head, encoding) for encoding in _WIDE if _decodes(data, encoding)}
-    best = max(found, key=found.__getitem__, default="")
-    return best if best and found[best] >= _LETTERS else ""
+        return ""  # NULs separate texts
+    counts = {encoding: _count_ascii(head, encoding) for encoding in _WIDE if _can_decode(data, encoding)}
+    best = max(counts, key=counts.__getitem__, default="")
+    return best if best and counts[best] >= _LETTERS else ""
 
 
 _MARKS = (
@@ -106,7 +106,7 @@ _MARKS = (
 _WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 
 
-def _decodes(data: bytes, encoding: str) -> bool:
+def _can_decode(data: bytes, encoding: str) -> bool:
     try:
         data.decode(encoding, "surrogatepass")
     except UnicodeDecodeError:
@@ -114,8 +114,8 @@ def _decodes(data: bytes, encoding: str) -> bool:
     return True
 
 
-def _ascii_in(head: bytes, encoding: str) -> int:
-    """How much of the beginning is ASCII in an encoding; 0 when much of it is nothing that people write."""
+def _count_ascii(head: bytes, encoding: str) -> int:
+    """Return the number of ASCII characters in `head`; 0 if many characters are control or private-use ones."""
     text = head.decode(encoding, "replace")
     if len(_CONTROL.findall(text)) * 16 > len(text) + 16:
         return 0
@@ -123,7 +123,7 @@ def _ascii_in(head: bytes, encoding: str) -> int:
 
 
 def is_plain_text(data: bytes) -> bool:
-    """Return whether bytes are UTF-8 without control characters, as nothing but text is."""
+    """Return whether bytes are valid UTF-8 without control characters."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -132,31 +132,31 @@ def is_plain_text(data: bytes) -> bool:
 
 
 def is_base64(text: str) -> bool:
-    """Return whether a whole text can be base64: in lines, in the alphabet of URLs, or without its padding as well."""
-    return len(text) >= SHORTEST and _WHOLE.fullmatch(text) is not None
+    """Return whether a complete text may be base64, including wrapped, URL-safe and unpadded base64."""
+    return len(text) >= MIN_CHARS and _WHOLE.fullmatch(text) is not None
 
 
 def holds_binary(text: str) -> bool:
-    """Return whether base64 begins as that of a picture, sound, a PDF file, an archive or a database does."""
-    return is_binary(_decoded("".join(text[:_HEAD_CHARS].split())) or b"")
+    """Return whether base64 begins like a picture, sound, a PDF file, an archive or a database."""
+    return is_binary(_decode_loosely("".join(text[:_HEAD_CHARS].split())) or b"")
 
 
-def decoded(data: str, *, textual: bool = False) -> bytes | None:
-    """Return the bytes of base64; None when it is something else.
+def decode_base64(data: str, *, textual: bool = False) -> bytes | None:
+    """Decode base64; return None if the text is not base64.
 
-    Base64 in lines, in the alphabet of URLs or without its padding counts only if a text comes out, or one should.
+    Wrapped, URL-safe or unpadded base64 is accepted only if it decodes to text or a known format, or if `textual`.
     """
     try:
         return base64.b64decode(data, validate=True)
     except ValueError:
-        raw = _decoded("".join(data.split()))
+        raw = _decode_loosely("".join(data.split()))
     if raw is None:
         return None
-    return raw if textual or is_binary(raw) or text_in(raw) is not None else None
+    return raw if textual or is_binary(raw) or decode_text(raw) is not None else None
 
 
-def _decoded(data: str) -> bytes | None:
-    """The bytes of base64 in either alphabet, as far as there are whole ones."""
+def _decode_loosely(data: str) -> bytes | None:
+    """Decode base64 in either alphabet, with or without padding, and drop an incomplete last byte."""
     plain = data if data.isalnum() else data.translate(_URL_ALPHABET).rstrip("=")
     rest = len(plain) % 4
     try:
@@ -166,9 +166,9 @@ def _decoded(data: str) -> bytes | None:
         return None
 
 
-def bytes_with_text(data: str) -> bytes | None:
-    """Return the bytes of base64 of which nobody said what they are, if they can be a text; words seldom can."""
-    raw = _decoded(data if "\n" not in data else "".join(data.split()))
+def decode_if_text(data: str) -> bytes | None:
+    """Decode base64 of unknown origin; return None if the bytes cannot be text. Few ordinary words decode to text."""
+    raw = _decode_loosely(data if "\n" not in data else "".join(data.split()))
     if raw is None or len(raw) >= _LONG:
         return raw
     printable = len(raw.translate(None, _CONTROLS_AND_HIGH))
@@ -176,42 +176,43 @@ def bytes_with_text(data: str) -> bytes | None:
     return raw if can_be or raw.count(0) * 4 >= len(raw) else None
 
 
-def encoded_like(data: bytes, before: str) -> str:
-    """Return bytes in base64, in the alphabet, the lines and with the padding of another one."""
+def encode_like(data: bytes, before: str) -> str:
+    """Encode bytes as base64 with the alphabet, the line breaks and the padding of `before`."""
     encode = base64.urlsafe_b64encode if "-" in before or "_" in before else base64.b64encode
     text = encode(data).decode()
     text = text if before.rstrip().endswith("=") or len("".join(before.split())) % 4 == 0 else text.rstrip("=")
-    found = _LINE_ENDS.search(before)
-    if found is None or not found.start():
+    line_end = _LINE_ENDS.search(before)
+    if line_end is None or not line_end.start():
         return text
-    lines = (text[place : place + found.start()] for place in range(0, len(text), found.start()))
-    return found[0].join(lines) + before[len(before.rstrip()) :]
+    width = line_end.start()
+    lines = (text[start : start + width] for start in range(0, len(text), width))
+    return line_end[0].join(lines) + before[len(before.rstrip()) :]
 
 
-def in_text(text: str, look: Callable[[str], str]) -> str:
-    """Return a text with each base64 in it replaced by what `look` makes of it.
+def replace_base64(text: str, convert: Callable[[str], str]) -> str:
+    """Replace each base64 string in a text with the result of `convert`.
 
-    In quotes, the quotes and the line ends inside may be escaped, as in JSON. Elsewhere only long base64 that can hold
-    ASCII is examined; it may have several lines. Without a change the same object is returned.
+    In quoted base64, the quotes and the line ends inside may be escaped, as in JSON. Outside quotes only long base64
+    that can contain ASCII is examined; it may have several lines. If nothing changes, the same object is returned.
     """
-    if len(text) < SHORTEST:
+    if len(text) < MIN_CHARS:
         return text
-    seen = _in_quotes(text, look) if '"' in text or "'" in text else text
-    data = seen.encode("utf-8", "surrogatepass")
+    replaced = _replace_quoted(text, convert) if '"' in text or "'" in text else text
+    data = replaced.encode("utf-8", "surrogatepass")
     classes = data.translate(_CLASSES)
     start = classes.find(_LONG_RUN)
     if start < 0:
-        return seen
+        return replaced
     parts, done = [], 0
     while start >= 0:
         blob = _BLOB.match(data, start)
         end = blob.end() if blob else classes.find(b" ", start)
-        if blob and (before := _cut_lines(blob.group()).decode()) != (after := look(before)):
+        if blob and (before := _cut_lines(blob.group()).decode()) != (after := convert(before)):
             end = start + len(before)
             parts += [data[done:start], after.encode()]
             done = end
         start = classes.find(_LONG_RUN, end) if end >= 0 else -1
-    return b"".join([*parts, data[done:]]).decode("utf-8", "surrogatepass") if parts else seen
+    return b"".join([*parts, data[done:]]).decode("utf-8", "surrogatepass") if parts else replaced
 
 
 def _cut_lines(blob: bytes) -> bytes:
@@ -222,16 +223,16 @@ def _cut_lines(blob: bytes) -> bytes:
     return b"".join(lines[: count + last]).rstrip(b"\r\n")
 
 
-def _in_quotes(text: str, look: Callable[[str], str]) -> str:
-    def replaced(found: re.Match[str]) -> str:
-        whole = found[1] if "\\" not in found[1] else _ESCAPED_ENDS.sub("", found[1])
-        if len(whole) < SHORTEST:
-            return found[0]
-        seen = look(whole)
-        return found[0] if seen == whole else found[0][0] + seen
+def _replace_quoted(text: str, convert: Callable[[str], str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        quoted = match[1] if "\\" not in match[1] else _ESCAPED_ENDS.sub("", match[1])
+        if len(quoted) < MIN_CHARS:
+            return match[0]
+        converted = convert(quoted)
+        return match[0] if converted == quoted else match[0][0] + converted
 
-    made = _QUOTED.sub(replaced, text)
-    return text if made == text else made
+    result = _QUOTED.sub(replace, text)
+    return text if result == text else result
 
 
 class Inline(NamedTuple):
@@ -243,6 +244,6 @@ class Inline(NamedTuple):
 
 
 def split_data_url(url: str) -> Inline | None:
-    """Return the parts of a `data:` URL in base64; None for any other address."""
-    found = _DATA_URL.match(url)
-    return Inline(found[0], found[1].lower(), url[found.end() :]) if found else None
+    """Split a base64 `data:` URL into its parts; return None for any other address."""
+    match = _DATA_URL.match(url)
+    return Inline(match[0], match[1].lower(), url[match.end() :]) if match else None

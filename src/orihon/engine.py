@@ -12,8 +12,8 @@ from weakref import WeakSet
 import msgspec
 
 from orihon import codec
-from orihon.access import NOBODY, Principal, Trail, caller, checked_user, confined
-from orihon.coerce import list_of, text_or_none
+from orihon.access import ANONYMOUS, Principal, Trail, caller, confine_user, validate_user
+from orihon.coerce import to_list, to_optional_text
 from orihon.context.view import View
 from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.records import Event, Metadata, Status, TaskRow
@@ -29,7 +29,7 @@ from orihon.task.lifecycle import check_resume, read_ending
 from orihon.task.log import load_config, load_view
 from orihon.task.reader import Reader
 from orihon.task.task import Task
-from orihon.task_key import TaskKey, key_of
+from orihon.task_key import TaskKey, to_task_key
 from orihon.tokens import counter
 
 if TYPE_CHECKING:
@@ -61,15 +61,15 @@ def open_engine(
     settings = load() if settings is None else settings
     hooks = validate_hooks(hooks)  # before a store is opened
     url, options = str(settings.store_url if url is None else url), store_options(settings)
-    principal = NOBODY
+    principal = ANONYMOUS
     try:
         principal = caller(settings, user, token)
-        user = confined(principal, user)
+        user = confine_user(principal, user)
     except AccessDenied as error:
         from orihon.stores.audit import open_trail  # noqa: PLC0415 - seldom needed
 
         with open_trail(url, options, principal, LIBRARY) as trail:
-            trail.denied("open", of=user, reason=error.message)
+            trail.record_denied("open", of=user, reason=error.message)
         raise
     store = open_store(url, options)
     if user is None and not settings.access.tokens:
@@ -92,7 +92,7 @@ class Engine:
     ) -> None:
         self.store, self.settings = store, settings
         self.user = user  # whose tasks are visible; None means all users'
-        self.trail = trail or Trail(None, NOBODY, "")  # this one writes no audit
+        self.trail = trail or Trail(None, ANONYMOUS, "")  # this one writes no audit
         self.hooks = validate_hooks(hooks)
         self._open: WeakSet[Task] = WeakSet()
 
@@ -121,14 +121,14 @@ class Engine:
         """
         key = self._sanitise_key(key)
         check_option_names(options)
-        user, uuid = self._owner(user, "start"), text_or_none(uuid, "uuid")
+        user, uuid = self._owner(user, "start"), to_optional_text(uuid, "uuid")
         summarise, summariser_name = self._choose_summariser(summariser)
         config = TaskConfig.from_settings(
             self.settings,
             model=model,
             context_length=context_length,
             reserved_output=reserved_output,
-            tools=None if tools is None else list_of(tools, "tools", hint="Give a list of schemas."),
+            tools=None if tools is None else to_list(tools, "tools", hint="Give a list of schemas."),
             tokens=tokens,
             summariser=summariser_name,
             window=window,
@@ -159,7 +159,7 @@ class Engine:
         check_option_names(options)
         options = {name: value for name, value in options.items() if value is not None}
         row = self.row(uuid)
-        self.trail.looked("task", ["everything"], uuid=row.uuid)
+        self.trail.record("task", ["everything"], uuid=row.uuid)
         lease = self.store.lease(row.uuid)
         try:
             task = self.open_leased(lease)
@@ -180,14 +180,14 @@ class Engine:
         self, *, status: Status | Sequence[Status] = (), user: str | None = None, key: TaskKey | str | None = None
     ) -> Iterator[TaskRow]:
         """Yield the rows of the tasks, the newest first."""
-        statuses = (status,) if isinstance(status, str) else tuple(list_of(status, "status"))
+        statuses = (status,) if isinstance(status, str) else tuple(to_list(status, "status"))
         unknown = [status for status in statuses if status not in get_args(Status)]
         if unknown:
             raise UsageError(f"There is no status {unknown[0]!a}.", hint=f"There are {', '.join(get_args(Status))}.")
         key = None if key is None else self._sanitise_key(key)
-        user = None if user is None else checked_user(user, "user")
+        user = None if user is None else validate_user(user, "user")
         query = Query(status=statuses, user=user, key=None if key is None else str(key))
-        self.trail.asked("tasks", ["rows"], user, query=describe_query(query))
+        self.trail.record_query("tasks", ["rows"], user, query=describe_query(query))
         return self.rows(query)
 
     def rows(self, query: Query) -> Iterator[TaskRow]:
@@ -205,12 +205,12 @@ class Engine:
     def record_refusal(self, kind: str, uuid: str) -> None:
         """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
         if self.user is not None:
-            self.trail.denied(kind, uuid=str(uuid))
+            self.trail.record_denied(kind, uuid=str(uuid))
 
     def read(self, uuid: str) -> Reader:
         """Return a task for reading. It needs no lease and disturbs no writer."""
         row = self.row(uuid)
-        self.trail.looked("task", ["everything"], uuid=row.uuid)
+        self.trail.record("task", ["everything"], uuid=row.uuid)
         return Reader(self.store, row)
 
     def inheritance(
@@ -220,7 +220,7 @@ class Engine:
         key = self._sanitise_key(key)
         config = config or TaskConfig.from_settings(self.settings)
         user = self._owner(user, "inheritance", key=str(key))
-        self.trail.looked("inheritance", ["summary"], key=str(key))
+        self.trail.record("inheritance", ["summary"], key=str(key))
         from orihon.inheritance import prepare  # noqa: PLC0415 - a task that inherits nothing does not need it
 
         return prepare(
@@ -320,18 +320,18 @@ class Engine:
 
     def _owner(self, user: str | None, at: str, **details: Any) -> str | None:
         """Return the owner of a new task: the requested user if the engine may act for them, else the engine's user."""
-        user = None if user is None else checked_user(user, "user")
+        user = None if user is None else validate_user(user, "user")
         if self.user is None:
-            return user or (self.trail.who.user or None if self.settings.access.tokens else None)
+            return user or (self.trail.principal.user or None if self.settings.access.tokens else None)
         try:
-            return confined(Principal(self.user), user)
+            return confine_user(Principal(self.user), user)
         except AccessDenied:
-            self.trail.denied(at, of=user, **details)
+            self.trail.record_denied(at, of=user, **details)
             raise
 
     def _sanitise_key(self, key: TaskKey | str) -> TaskKey:
         """Return a task key as it may be stored."""
-        return self.store.sanitiser.key(key_of(key))
+        return self.store.sanitiser.key(to_task_key(key))
 
     def _may_inherit(self, row: TaskRow, earlier: TaskRow) -> bool:
         from orihon.inheritance import may_inherit  # noqa: PLC0415 - a task that inherits nothing does not need it

@@ -6,29 +6,29 @@
     │  └─ SettingsError               a wrong or unknown setting; .where .path
     ├─ StoreError
     │  ├─ NotFound                    no such task, blob or checkpoint; .kind .id
-    │  ├─ Conflict                    somebody else was first                    retry
+    │  ├─ Conflict                    another process changed it first           retry
     │  ├─ LeaseHeld                   another writer has the task; .owner        retry
     │  ├─ LeaseLost                   our lease was taken; nothing was written
     │  ├─ Corrupt                     bytes that cannot be read; .where .line
     │  ├─ SchemaMismatch              the store is older or newer than this code
     │  ├─ NotWritten                  the write failed and left nothing behind   retry
     │  ├─ OutcomeUnknown              it may or may not be on disk; use a key     retry
-    │  └─ StoreUnavailable            the disk or the database is away           retry
+    │  └─ StoreUnavailable            the disk or the database is unavailable    retry
     ├─ ContextError
     │  ├─ BudgetTooSmall              the irreducible window does not fit; .needed .allowed
     │  ├─ CompressionFailed           the summariser failed; log and window are unchanged   retry
     │  └─ TangentError                closed twice, or restored across
     ├─ RunError
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
-    │  ├─ ModelError                  the provider failed                        retry, if it says so
+    │  ├─ ModelError                  the provider failed                        retry, if .retryable
     │  │  └─ ContextOverflow          the request is longer than the model's window; task.shrink_budget() folds harder
-    │  ├─ SourceError                 a forge, or a file of issues, failed; .status
+    │  ├─ SourceError                 GitHub, GitLab or a file of issues failed; .status
     │  ├─ ToolError                   a tool raised; it is in the log already
-    │  └─ VerificationFailed          the work was checked, and is not done
-    └─ ScriptError (also AssertionError)   a scripted model and what it was asked differ
+    │  └─ VerificationFailed          verification found that the work is not done
+    └─ ScriptError (also AssertionError)   a request differs from the script of a scripted model
 
-An error carries a message for people, a hint what to do next, and whether trying again can help.
-The docstring of a class is its default message. Messages and hints quote what was given, so they are masked here.
+An error has a message, a hint for the next step, and a flag that says whether a retry can help. The docstring of a
+class is its default message. Messages and hints quote user input, so they are masked here.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ _masks: list[Callable[[str], str]] = []
 
 
 def mask_with(mask: Callable[[str], str]) -> None:
-    """Mask what errors say by this function from now on."""
+    """Mask the messages and hints of all later errors with this function."""
     _masks[:] = [mask]
 
 
-def _masked(text: str) -> str:
+def _mask(text: str) -> str:
     for mask in _masks:
         text = mask(text)
     return text
 
 
 class OrihonError(Exception):
-    """Something went wrong."""
+    """An error occurred."""
 
     exit_code: ClassVar[int] = 70
-    default_hint: ClassVar[str] = "Run it again with --debug to see where it happened."
+    default_hint: ClassVar[str] = "Run the command again with --debug to see the traceback."
     default_retryable: ClassVar[bool] = False
 
     def __init__(self, message: str = "", *, hint: str = "", retryable: bool | None = None) -> None:
-        self.message = _masked(message) if message else (type(self).__doc__ or "").strip().split("\n")[0]
-        self.hint = _masked(hint) if hint else self.default_hint
+        self.message = _mask(message) if message else (type(self).__doc__ or "").strip().split("\n")[0]
+        self.hint = _mask(hint) if hint else self.default_hint
         self.retryable = self.default_retryable if retryable is None else retryable
         super().__init__(self.message)
 
 
 class UsageError(OrihonError, ValueError):
-    """The call cannot be understood."""
+    """Invalid argument."""
 
     exit_code = 2
     default_hint = "`orihon --help` lists the commands; docs/ describes the library."
@@ -88,16 +88,16 @@ class SettingsError(UsageError):
 
 
 class StoreError(OrihonError):
-    """The store could not do it."""
+    """The store failed."""
 
     exit_code = 3
-    default_hint = "`orihon doctor` looks at the store and explains."
+    default_hint = "`orihon doctor` checks the store and reports problems."
 
 
 class NotFound(StoreError):
-    """There is no such thing in the store."""
+    """The store does not contain this object."""
 
-    default_hint = "Check the id; `orihon ls` lists what there is."
+    default_hint = "Check the id; `orihon ls` lists the tasks."
 
     def __init__(self, message: str = "", *, kind: str = "task", id: str = "", hint: str = "") -> None:
         self.kind, self.id = kind, id
@@ -105,9 +105,9 @@ class NotFound(StoreError):
 
 
 class Conflict(StoreError):
-    """Somebody else changed it first."""
+    """Another process changed it first."""
 
-    default_hint = "Read the present state and try again."
+    default_hint = "Read the current state and try again."
     default_retryable = True
 
 
@@ -125,13 +125,13 @@ class LeaseHeld(StoreError):
 class LeaseLost(StoreError):
     """The lease on this task was lost; nothing was written."""
 
-    default_hint = "Another process carries on with the task; resume it there, or here once that one ends."
+    default_hint = "Another process continues the task. Wait until it ends before you resume the task here."
 
 
 class Corrupt(StoreError):
     """Stored bytes cannot be read."""
 
-    default_hint = "`orihon doctor` explains what is broken; `orihon doctor --fix` repairs it."
+    default_hint = "`orihon doctor` reports the damage; `orihon doctor --fix` repairs it."
 
     def __init__(self, message: str = "", *, where: str = "", line: int = 0, hint: str = "") -> None:
         self.where, self.line = where, line
@@ -147,14 +147,14 @@ class SchemaMismatch(StoreError):
 class NotWritten(StoreError):
     """The write failed and left nothing behind."""
 
-    default_hint = "Make room or mend the disk, then repeat the call."
+    default_hint = "Free some space or repair the disk, then repeat the call."
     default_retryable = True
 
 
 class OutcomeUnknown(StoreError):
     """The write may or may not have reached the disk."""
 
-    default_hint = "Repeat the call with the same key: it is stored once, whatever happened."
+    default_hint = "Repeat the call with the same key: the record is stored only once in either case."
     default_retryable = True
 
 
@@ -173,7 +173,7 @@ class ContextError(OrihonError):
 
 
 class BudgetTooSmall(ContextError):
-    """What cannot be folded does not fit in the window."""
+    """The messages that cannot be folded do not fit in the window."""
 
     default_hint = "Use a larger context_length, fewer tools, or a shorter system prompt."
 
@@ -185,14 +185,14 @@ class BudgetTooSmall(ContextError):
 class CompressionFailed(ContextError):
     """The summariser failed; the log and the window are unchanged."""
 
-    default_hint = "Try again, or compress without a model."
+    default_hint = "Try again, or compact without a model."
     default_retryable = True
 
 
 class TangentError(ContextError):
-    """The tangent cannot be left this way."""
+    """The tangent cannot be closed."""
 
-    default_hint = "Look at which tangents are open, and leave the innermost first."
+    default_hint = "Check which tangents are open, and close the innermost first."
 
 
 class RunError(OrihonError):
@@ -205,7 +205,7 @@ class RunError(OrihonError):
 class LimitReached(RunError):
     """A limit of the run was reached."""
 
-    default_hint = "Raise the limit, and resume the task."
+    default_hint = "Raise the limit, then resume the task."
 
     def __init__(self, message: str = "", *, limit: str = "", hint: str = "") -> None:
         self.limit = limit
@@ -215,21 +215,21 @@ class LimitReached(RunError):
 class ModelError(RunError):
     """The model's provider failed."""
 
-    default_hint = "Check the provider's status, the key and the address in the settings."
+    default_hint = "Check the provider's status, and the API key and address in the settings."
 
 
 class ContextOverflow(ModelError):
     """The request is longer than the model's window."""
 
     default_hint = (
-        "Fold harder with task.shrink_budget(), and send the next window; or set the model's real context_length."
+        "Call task.shrink_budget() and send the next window, or set context_length to the model's actual limit."
     )
 
 
 class SourceError(RunError):
-    """The place that tasks come from failed."""
+    """The task source failed."""
 
-    default_hint = "Check its address and its token in the settings, and whether it can be reached."
+    default_hint = "Check the address and the token in the settings, and whether the server is reachable."
 
     def __init__(self, message: str = "", *, status: int = 0, hint: str = "", retryable: bool | None = None) -> None:
         self.status = status
@@ -239,16 +239,18 @@ class SourceError(RunError):
 class ToolError(RunError):
     """A tool failed; the failure is recorded in the log."""
 
-    default_hint = "The log says what the tool was given and what it said."
+    default_hint = "The log contains the arguments and the output of the tool."
 
 
 class VerificationFailed(RunError):
-    """The work was checked, and it is not done."""
+    """Verification found that the work is not done."""
 
-    default_hint = "The last verification says what is left; planning.verification.max_rounds allows more rounds."
+    default_hint = (
+        "The last verification lists what is missing; raise planning.verification.max_rounds for more rounds."
+    )
 
 
 class ScriptError(OrihonError, AssertionError):
-    """The script of a model and what it was asked differ."""
+    """A request differs from the script of the scripted model."""
 
     default_hint = "Compare the script with the requests that the model recorded."

@@ -26,18 +26,18 @@ from weakref import WeakSet
 
 import msgspec
 
-from orihon.codec import as_text, clean_text, clean_value, json_or_text
+from orihon.codec import clean_text, clean_value, parse_json_or_text, safe_str
 from orihon.embedded import (
-    bytes_with_text,
-    decoded,
-    encoded_like,
+    decode_base64,
+    decode_if_text,
+    decode_text,
+    encode_like,
     holds_binary,
-    in_text,
     is_base64,
     is_binary,
     is_plain_text,
+    replace_base64,
     split_data_url,
-    text_in,
 )
 from orihon.errors import UsageError, mask_with
 from orihon.parts import is_textual
@@ -59,9 +59,9 @@ from orihon.records import (
 )
 from orihon.redaction import MASKS, KnownSecrets, mask, mask_value, masks_in
 from orihon.settings.schema import Settings
-from orihon.settings.section import secrets_in
+from orihon.settings.section import iter_secrets
 from orihon.task_key import TaskKey
-from orihon.terminal import printable
+from orihon.terminal import escape
 
 R = TypeVar("R", bound=Record)
 Way = Callable[["Sanitiser", Any], Any]  # how the value of a field is admitted
@@ -100,7 +100,7 @@ class Sanitiser:
         masked = self.text(text)
         if "\\" not in masked:
             return masked
-        value = json_or_text(masked)
+        value = parse_json_or_text(masked)
         admitted = self.value(value)
         return masked if admitted == value else msgspec.json.encode(admitted).decode()
 
@@ -139,12 +139,12 @@ class Sanitiser:
 
     def data(self, data: bytes, *, textual: bool = False) -> bytes:
         """Return the bytes of a blob as they may be stored: text is masked, a picture or an archive is not."""
-        found = text_in(data, textual=textual)
+        found = decode_text(data, textual=textual)
         if found is None:
             return data
         texts = found.text.split("\0")  # as in the environment of a process
         masked = [self._mask(text, known=self.known, kinds=self.kinds) for text in texts]
-        return data if masked == texts else found.encoded("\0".join(masked))
+        return data if masked == texts else found.encode("\0".join(masked))
 
     def record(self, record: R) -> R:
         """Return a record as it may be stored: the same object when there was nothing to clean or to hide."""
@@ -192,24 +192,24 @@ class Sanitiser:
         masked = mask(text, known=known, kinds=kinds)
         if whole:
             return masked if masked != text else self._look_inside(text)
-        return in_text(masked, self._look_inside)
+        return replace_base64(masked, self._look_inside)
 
     def _look_inside(self, data: str) -> str:
         """Base64 with the text in it masked; the same object when it holds none, or no secret."""
-        raw = bytes_with_text(data)
+        raw = decode_if_text(data)
         if raw is None:
             return data
         masked = self.data(raw)
-        return data if masked == raw else encoded_like(masked, data)
+        return data if masked == raw else encode_like(masked, data)
 
     def _base64(self, data: str, *, textual: bool = False) -> str:
         """The data of a part: base64 of a text is masked inside, and what is not base64 is text itself."""
-        raw = decoded(data, textual=textual)
+        raw = decode_base64(data, textual=textual)
         if raw is None:
             return self.text(data)
         masked = self.data(raw, textual=textual)
         if masked != raw:
-            return encoded_like(masked, data)
+            return encode_like(masked, data)
         # a token of letters and digits decodes as well, to bytes that are neither a text nor a picture
         return data if is_binary(raw) or is_plain_text(raw) else self.text(data)
 
@@ -352,7 +352,7 @@ def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
 
 def sanitiser_for(settings: Settings, environ: Mapping[str, str] | None = None) -> Sanitiser:
     """Return the gate that the settings ask for; it knows the secrets that the process was given."""
-    given = KnownSecrets.gather(os.environ if environ is None else environ, list(secrets_in(settings)))
+    given = KnownSecrets.gather(os.environ if environ is None else environ, list(iter_secrets(settings)))
     return Sanitiser(given, settings.masking.chosen)
 
 
@@ -387,7 +387,7 @@ def _default() -> Sanitiser:
 
 
 def _on_one_line(text: str) -> str:
-    return printable(text).replace("\n", "\\n")
+    return escape(text).replace("\n", "\\n")
 
 
 def mask_line(record: logging.LogRecord) -> bool:
@@ -398,11 +398,11 @@ def mask_line(record: logging.LogRecord) -> bool:
     try:
         said = record.getMessage()
     except Exception as error:  # noqa: BLE001 - a value of the caller's can do anything when it is read
-        said = f"{as_text(record.msg)} ({type(error).__name__}: its values cannot be shown)"
+        said = f"{safe_str(record.msg)} ({type(error).__name__}: its values cannot be shown)"
     record.msg, record.args = _on_one_line(shown(said)), None
     if record.exc_info:
         told = logging.Formatter().formatException(record.exc_info)
-        masked = printable(shown(told))
+        masked = escape(shown(told))
         if masked != told:  # a handler that formats the error itself would show what it holds
             record.exc_info, record.exc_text = None, masked
     return True

@@ -1,9 +1,8 @@
-"""The values that everything else is made of: what one line of a log, a list or a table says.
+"""The stored records: one struct for each kind of line in a log, a list or a table.
 
-Each value is frozen and knows nothing of disks, clocks or networks; `codec` turns it into a JSON line and back.
-The written names are those of version 3.0 of the format, in this order; the names of version 2.0 are read as well.
-`unknown` holds the fields that this version has never heard of, so that they are still there when the value is
-written again.
+Records are frozen and do no I/O; `codec` encodes and decodes them. Fields are written with the names of version 3.0 of
+the format, in this order; the names of version 2.0 can also be read. `unknown` holds fields that this version does not
+know, so that they are kept when the record is written again.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["pending", "running", "paused", "completed", "stopped", "failed"]
 Activity = Literal["initializing", "processing", "compressing", "completing", ""]
 SummaryKind = Literal["rolling", "final", "tangent"]
-Archived = Literal["", "gzip", "going", "stub"]  # whole, whole and compressed, on the way to a stub, only that
+Archived = Literal["", "gzip", "going", "stub"]  # complete, complete and gzipped, being reduced to a stub, a stub
 PlanKind = Literal["plan", "revision", "reflection", "verification", "replan_decision"]
 
-MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps
+MOST = 2**53 - 1  # the largest integer that every JSON parser and every database represents exactly
 Seq = Annotated[int, Meta(ge=1, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What all of them share: frozen, small on disk, and strict, so that the codec notices what it does not know."""
+    """Base of all records: frozen, without defaults on disk, and strict, so that the codec detects unknown fields."""
 
     unknown: dict[str, Any] = {}
 
 
 class Blob(Record, frozen=True, kw_only=True):
-    """Where bytes live that are too large for a line."""
+    """A reference to bytes that are too large for a line."""
 
     sha256: str
     size_bytes: Count
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """One piece of a message: text, an image or a file. Other types are kept as they came."""
+    """One part of a message: text, an image or a file. Other types are stored unchanged."""
 
     type: str
     text: str | None = None
@@ -55,17 +54,17 @@ class Part(Record, frozen=True, kw_only=True):
 
 
 class Call(Record, frozen=True, kw_only=True):
-    """A tool call that the model asked for; the arguments are its own JSON text, byte for byte."""
+    """A tool call by the model. `arguments` is the model's JSON text, byte for byte."""
 
     id: str
     name: str
     arguments: str = "{}"
-    blob: Blob | None = None  # the whole arguments, when they are too large for a line
-    masked: bool = False  # the stored arguments are not those that ran; they are never run again
+    blob: Blob | None = None  # the full arguments, if they are too large for a line
+    masked: bool = False  # the stored arguments differ from the executed ones and must not be executed again
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """What the provider says a request cost; input includes what came from its cache."""
+    """The tokens of a request as the provider reports them. Input tokens include those from its cache."""
 
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -74,7 +73,7 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class Native(Record, frozen=True, kw_only=True):
-    """The provider's own payload (reasoning, signatures), valid only for the API and the model that made it."""
+    """The provider's own payload (reasoning, signatures), valid only for the API and the model that returned it."""
 
     api: str
     model: str = ""
@@ -82,7 +81,7 @@ class Native(Record, frozen=True, kw_only=True):
 
 
 class Metadata(Record, frozen=True, kw_only=True):
-    """What a task was started with; written once."""
+    """The parameters that a task was started with. Written once."""
 
     uuid: str
     task_key: TaskKey
@@ -104,7 +103,7 @@ class Message(Record, frozen=True, kw_only=True):
     content: str | list[Part]
     tool_calls: list[Call] = []
     is_error: bool = False
-    blob: Blob | None = None  # the whole text, when `content` is only its beginning
+    blob: Blob | None = None  # the full text, if `content` is only its beginning
     native: Native | None = None
     model: str | None = None
     usage: Usage | None = None
@@ -116,14 +115,14 @@ class Message(Record, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The words of the message, whatever shape its content has."""
+        """The text of the message, or of all its parts."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if part.text)
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """Text that stands for a range of the log."""
+    """A text that replaces a range of the log in the window."""
 
     id: Seq
     start_seq: Seq
@@ -139,7 +138,7 @@ class Summary(Record, frozen=True, kw_only=True):
 
 
 class Fold(Record, frozen=True, kw_only=True):
-    """What the window shows instead of a message; the whole stays in the log."""
+    """The text that the window shows instead of a message. The log keeps the full message."""
 
     id: Seq
     seq: Seq
@@ -150,7 +149,7 @@ class Fold(Record, frozen=True, kw_only=True):
 
 
 class ToolCall(Record, frozen=True, kw_only=True):
-    """One tool run: what went in, what came out, how long it took."""
+    """One tool run: arguments, result and duration."""
 
     seq: Seq
     tool: str
@@ -161,11 +160,11 @@ class ToolCall(Record, frozen=True, kw_only=True):
     duration_ms: Count
     timestamp: str
     call_id: str | None = None
-    message_seq: Whole | None = None  # where the whole result stands, when `result` is only its beginning
+    message_seq: Whole | None = None  # the message with the full result, if `result` is only its beginning
 
 
 class Event(Record, frozen=True, kw_only=True):
-    """A change of what is visible, after the message `after`."""
+    """A change of the visible messages, after the message `after`."""
 
     id: Seq
     after: Count
@@ -185,7 +184,7 @@ class PlanEntry(Record, frozen=True, kw_only=True):
 
 
 class TaskRow(Record, frozen=True, kw_only=True):
-    """One task as lists and queries see it: the columns of `tasks.db`, in their order."""
+    """One task in lists and queries: the columns of `tasks.db`, in their order."""
 
     uuid: str
     task_source: str
@@ -208,7 +207,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
     compression_count: Count = 0
     error_message: str | None = None
     user: str | None = None
-    # what leases, the queue, inheritance and the readable state need beside the columns of the format
+    # columns for leases, the queue, inheritance and the state file, in addition to those of the format
     project_id: Whole | None = None
     task_key: str
     activity: Activity = ""
@@ -220,25 +219,25 @@ class TaskRow(Record, frozen=True, kw_only=True):
     attempts: Count = 0
     priority: Whole = 0
     kept: bool = False
-    archived: Archived = ""  # what retention has left of the directory
+    archived: Archived = ""  # the state of the directory after retention
     linked_key: str | None = None  # the issue that became this pull request, or the other way round
     final_summary: str | None = None
-    handoff: str | None = None  # JSON: what a later run wants to know of plan and tools when the directory is gone
+    handoff: str | None = None  # JSON: plan and tools for a later run, if the directory is deleted
     fence: Count = 0
     lease_owner: str | None = None
     heartbeat_at: str | None = None
-    # what is counted, so that many tasks can be summed up without opening one; as of the row's last change
+    # totals as of the row's last change, so that many tasks can be summed up without opening them
     message_count: Count = 0
     size_bytes: Count = 0  # of its records and their blobs
-    packed_bytes: Count | None = None  # the same on disk, once retention has compressed it
+    packed_bytes: Count | None = None  # size on disk after retention gzipped it
     summary_count: Count = 0
-    summary_failures: Count = 0  # summaries that the extractive one had to stand in for
-    summarised_tokens: Count = 0  # what the summaries stand for
-    summary_tokens: Count = 0  # what they cost
+    summary_failures: Count = 0  # summaries for which the extractive summariser was the fallback
+    summarised_tokens: Count = 0  # tokens of the summarised messages
+    summary_tokens: Count = 0  # tokens of the summaries
 
     @classmethod
     def new(cls, metadata: Metadata, status: Status, *, fence: int = 0) -> TaskRow:
-        """Return the row of a task that was just created."""
+        """Return the row of a new task."""
         key, config = metadata.task_key, metadata.config
         return cls(
             uuid=metadata.uuid,
@@ -265,7 +264,7 @@ class TaskRow(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> TaskKey:
-        """What the task works on."""
+        """The key of the task."""
         return TaskKey(
             task_source=self.task_source,
             owner=self.owner,

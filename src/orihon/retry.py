@@ -1,7 +1,7 @@
 """Repeat a failed call with exponential backoff.
 
-Stores use it for a busy SQLite file and for a PostgreSQL server that restarts, clients for HTTP servers that refuse
-work for the moment. Which errors are worth a retry is the caller's decision.
+Stores use it for a busy SQLite file or a restarting PostgreSQL server, clients for overloaded HTTP servers. The caller
+decides which errors are worth a retry.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long to retry. `sleep`, `clock` and `rng` are there for tests."""
+    """The limits and pauses of a retry loop. Tests replace `sleep`, `clock` and `rng`."""
 
-    tries: int | None = None  # calls in all, the first included; None means that only `max_seconds` counts
-    max_seconds: float | None = None  # no pause ends later than this after the first call began
+    tries: int | None = None  # total number of calls, including the first; None means that only `max_seconds` counts
+    max_seconds: float | None = None  # no pause ends later than this after the start of the first call
     first_seconds: float = 1.0
     longest_seconds: float = 120.0
     factor: float = 2.0
-    jitter: float = 0.5  # each pause is shortened by up to this share, so that clients do not return together
+    jitter: float = 0.5  # each pause is shortened by up to this share, so that clients do not retry at the same moment
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     rng: Callable[[], float] = random.random
 
     def pause_seconds(self, failures: int, retry_after: float | None = None) -> float:
-        """Return the pause after this many failures; a server's Retry-After gets up to a quarter more."""
+        """Return the pause after this many failures. A server's Retry-After is extended by up to a quarter."""
         if retry_after is not None:
             return min(retry_after * (1 + self.rng() / 4), self.longest_seconds)
         grown = self.first_seconds * self.factor ** min(failures - 1, 30)
@@ -45,9 +45,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         retry_after: Callable[[Exception], float | None] = lambda _: None,
         on_retry: Callable[[Exception, float], None] = lambda *_: None,
     ) -> T:
-        """Return what `attempt` returns; raise its error if it is not worth a retry, or the limits are reached.
+        """Return the result of `attempt`; raise its error if it is not worth a retry or a limit is reached.
 
-        `retry_after` returns the pause in seconds that an error asks for. `on_retry` hears of each error and pause.
+        `retry_after` returns the pause in seconds that an error requests. `on_retry` is called before each pause.
         """
         started, failures = self.clock(), 0
         while True:
@@ -65,11 +65,12 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the pause in seconds that a server asks for, or None if its headers name none.
+    """Return the pause in seconds that a server requests, or None if its headers contain none.
 
-    `retry-after-ms` goes before `retry-after`, which is a number of seconds or an HTTP date; `now` is a Unix time.
+    `retry-after-ms` takes precedence over `retry-after`, which is a number of seconds or an HTTP date. `now` is a Unix
+    time.
     """
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - the stores, which import this module, never need it
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - stores import this module and never need it
 
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

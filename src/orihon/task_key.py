@@ -1,9 +1,9 @@
-"""What a task works on: `github/acme/shop/issue/27`.
+"""The key of a task names the thing that it works on: `github/acme/shop/issue/27`.
 
-The string is canonical: two keys are the same thing if and only if their strings are equal, and `TaskKey.parse`
-reads it back. Forges do not tell `Acme` from `acme`, so the string is in lower case; the fields keep what was given.
-Keys come from outside (web hooks, command lines, files) and end up in paths, queries and pages, so every part is
-checked against a short list of what is allowed rather than searched for what is not.
+The string is canonical: two keys are equal if and only if their strings are equal, and `TaskKey.parse` parses it.
+GitHub and GitLab do not distinguish `Acme` from `acme`, so the string is in lower case; the fields keep the original
+spelling. Keys come from untrusted input (web hooks, command lines, files) and are used in paths, queries and pages, so
+every part is validated against an allowlist of characters.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Annotated, Any, ClassVar, NoReturn
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from orihon.coerce import text_of, unwrapped
+from orihon.coerce import to_text, unwrap
 from orihon.errors import UsageError
 
 MAX_SEGMENT = 100
 MAX_OWNER = 255
-MAX_PROJECT = 2**53 - 1  # the largest number that every reader of JSON keeps
+MAX_PROJECT = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_.\-]{1,100}", re.ASCII)
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -33,7 +33,7 @@ TYPES = {
 
 
 class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
-    """The thing a task works on; its string names it everywhere."""
+    """The thing that a task works on: an issue, a pull request, a merge request or a conversation."""
 
     task_source: str
     owner: str = ""
@@ -47,16 +47,16 @@ class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
     def __post_init__(self) -> None:
         for name in ("task_source", "owner", "repo", "task_type", "task_id"):
             value = getattr(self, name)
-            if type(value) is not str:  # of a subclass; a number is the caller's mistake
-                force_setattr(self, name, text_of(value, f"The {name} of a task key"))
+            if type(value) is not str:  # a subclass of str is converted; a number is refused
+                force_setattr(self, name, to_text(value, f"The {name} of a task key"))
         _check(self)
 
     @classmethod
     def github(
         cls, owner: str, repo: str, *, issue: int | str | None = None, pull_request: int | str | None = None
     ) -> TaskKey:
-        """An issue or a pull request on GitHub."""
-        kind, number = _only_one(issue=issue, pull_request=pull_request)
+        """Return the key of an issue or a pull request on GitHub."""
+        kind, number = _pick_number(issue=issue, pull_request=pull_request)
         return cls(task_source="github", owner=owner, repo=repo, task_type=kind, task_id=number)
 
     @classmethod
@@ -69,31 +69,31 @@ class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
         issue: int | str | None = None,
         merge_request: int | str | None = None,
     ) -> TaskKey:
-        """An issue or a merge request on GitLab, by path (`group/subgroup`, `repo`) or by project id."""
-        kind, number = _only_one(issue=issue, merge_request=merge_request)
+        """Return the key of an issue or a merge request on GitLab, by path (`group/subgroup`, `repo`) or project id."""
+        kind, number = _pick_number(issue=issue, merge_request=merge_request)
         return cls(task_source="gitlab", owner=owner, repo=repo, project_id=project_id, task_type=kind, task_id=number)
 
     @classmethod
     def local(cls, name: str, *, workspace: str = "") -> TaskKey:
-        """A text or a file on this machine; the workspace keeps equal names in two directories apart."""
+        """Return the key of a local task. `workspace` distinguishes equal names in different directories."""
         return cls(task_source="local", repo=workspace, task_type="issue", task_id=name)
 
     @classmethod
     def parse(cls, text: str) -> TaskKey:
-        """Read the canonical string back."""
-        parts = text_of(text, "A task key").split("/")
+        """Parse the canonical string."""
+        parts = to_text(text, "A task key").split("/")
         if len(parts) < 3:  # noqa: PLR2004 - source, type and id
             _refuse("A task key", text, "source/owner/repo/type/id, such as github/acme/shop/issue/27")
-        source, *place, kind, number = parts
-        if source == "gitlab" and len(place) == 1:
-            project = _NUMBER.fullmatch(place[0]) or _refuse("A GitLab project id", place[0], "a positive number")
+        source, *path, kind, number = parts
+        if source == "gitlab" and len(path) == 1:
+            project = _NUMBER.fullmatch(path[0]) or _refuse("A GitLab project id", path[0], "a positive number")
             return cls(task_source=source, project_id=int(project[0]), task_type=kind, task_id=number)
-        owner, repo = "/".join(place[:-1]), place[-1] if place else ""
+        owner, repo = "/".join(path[:-1]), path[-1] if path else ""
         return cls(task_source=source, owner=owner, repo=repo, task_type=kind, task_id=number)
 
     def __str__(self) -> str:
-        place = str(self.project_id) if self.project_id is not None else f"{self.owner}/{self.repo}".lower().strip("/")
-        return "/".join(part for part in (self.task_source, place, self.task_type, self.task_id) if part)
+        path = str(self.project_id) if self.project_id is not None else f"{self.owner}/{self.repo}".lower().strip("/")
+        return "/".join(part for part in (self.task_source, path, self.task_type, self.task_id) if part)
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other) if isinstance(other, TaskKey) else NotImplemented
@@ -102,11 +102,13 @@ class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
         return hash(str(self))
 
 
-def key_of(value: TaskKey | str) -> TaskKey:
-    """A key, or the one that a string names."""
+def to_task_key(value: TaskKey | str) -> TaskKey:
+    """Return a TaskKey unchanged; parse a string."""
     if isinstance(value, TaskKey):
         return value
-    return TaskKey.parse(text_of(value, "A task key", hint="Give a TaskKey, or such as github/acme/shop/issue/27."))
+    return TaskKey.parse(
+        to_text(value, "A task key", hint="Pass a TaskKey or a string such as github/acme/shop/issue/27.")
+    )
 
 
 def _check(key: TaskKey) -> None:
@@ -143,15 +145,15 @@ def _is_segment(text: str) -> bool:
     return bool(_SEGMENT.fullmatch(text)) and text not in {".", ".."}
 
 
-def _only_one(**given: int | str | None) -> tuple[str, str]:
-    named = [(kind, str(unwrapped(number))) for kind, number in given.items() if number is not None]
-    if len(named) != 1:
-        _refuse("A task key", dict(named), f"exactly one of {', '.join(given)}")
-    return named[0]
+def _pick_number(**numbers: int | str | None) -> tuple[str, str]:
+    pairs = [(kind, str(unwrap(number))) for kind, number in numbers.items() if number is not None]
+    if len(pairs) != 1:
+        _refuse("A task key", dict(pairs), f"exactly one of {', '.join(numbers)}")
+    return pairs[0]
 
 
-def _refuse(what: str, found: Any, allowed: str) -> NoReturn:
-    shown = ascii(found)
-    if len(shown) > MAX_SEGMENT:  # not cut: half a secret would not be recognised where this is logged
-        shown = f"a text of {len(shown)} characters"
-    raise UsageError(f"{what} cannot be {shown}.", hint=f"Allowed is {allowed}.")
+def _refuse(what: str, value: Any, allowed: str) -> NoReturn:
+    text = ascii(value)
+    if len(text) > MAX_SEGMENT:  # not truncated: masking would not recognise half of a secret
+        text = f"a text of {len(text)} characters"
+    raise UsageError(f"{what} cannot be {text}.", hint=f"Allowed is {allowed}.")

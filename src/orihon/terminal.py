@@ -1,8 +1,8 @@
-"""Text for a terminal: in the language of the user, without anything that steers the terminal, and no wider than it.
+"""Prepare text for a terminal: escape control characters, measure and truncate lines, format durations.
 
-`HOSTILE` is the one list of characters that do something other than being seen: they move the cursor, write to the
-clipboard (OSC 52), turn the direction of the text round, join what is apart, or take no room. They are shown as their
-code. Characters of Chinese, Japanese and Korean take two columns, marks that stand over others none.
+`HOSTILE` lists the characters that are not simply displayed: they move the cursor, write to the clipboard (OSC 52),
+reverse the text direction, join other characters, or are invisible. They are shown as their code. Chinese, Japanese
+and Korean characters take two columns, combining marks none.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
 SIZES = (86_400, 3_600, 60, 1)
 WIDE = ("W", "F")
 MORE = "…"
-MARKS = 4  # a line with more characters than so many to a column is cut anyway
-CONTROL_PICTURES = 0x2400  # U+2400 is the picture of U+0000
+MARKS = 4  # a line with more characters per column than this is always truncated
+CONTROL_PICTURES = 0x2400  # U+2400 is the symbol for U+0000
 NO_COLUMN = frozenset(("Mn", "Me", "Cf"))
 
 HOSTILE = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but for tab and newline, DEL, C1
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, DEL, C1
     "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff"  # direction, joins, invisible signs and tags
-    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # letters that are not seen
-    "\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\U000f0000-\U0010ffff"  # halves of characters, private ones, none
+    "\U000e0000-\U000e0fff"  # direction controls, joiners, invisible characters and tags
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters
+    "\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\U000f0000-\U0010ffff"  # surrogates, private use, noncharacters
 )
 _HOSTILE = re.compile(f"[{HOSTILE}]")
 _PAGE_HOSTILE = re.compile(f"(?![\u200c\u200d])[{HOSTILE}]")
@@ -38,14 +38,14 @@ _JOINER, _EMOJI = "\u200d", re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faf
 _BLANKS = str.maketrans("\n\t", "  ")
 
 
-def language_of(environ: Mapping[str, str]) -> Language:
-    """The language of messages, as every program finds it: the first of these that is set."""
+def detect_language(environ: Mapping[str, str]) -> Language:
+    """Return the language of the first locale variable that is set: LC_ALL, LC_MESSAGES or LANG."""
     names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return "ja" if next(filter(None, names), "").startswith("ja") else "en"
 
 
-def duration(seconds: float, lang: Language) -> str:
-    """`15分23秒`, `15m 23s`: the two largest units."""
+def format_duration(seconds: float, lang: Language) -> str:
+    """Return a duration in its two largest units, such as `15m 23s` or `15分23秒`."""
     left = max(0, round(seconds))
     parts: list[str] = []
     for size, unit in zip(SIZES, UNITS[lang], strict=True):
@@ -55,24 +55,24 @@ def duration(seconds: float, lang: Language) -> str:
     return ("" if lang == "ja" else " ").join(parts[:2])
 
 
-def printable(text: str) -> str:
-    """A text that a terminal only writes: what could do something else is shown as its code; lines and tabs stay."""
-    return text if text.isprintable() else _HOSTILE.sub(_shown, text)
+def escape(text: str) -> str:
+    """Replace characters that would control a terminal with their codes. Newlines and tabs stay."""
+    return text if text.isprintable() else _HOSTILE.sub(_escape_match, text)
 
 
-def _shown(found: re.Match[str]) -> str:
-    return _JOINER if found[0] == _JOINER and _joins_emoji(found) else ascii(found[0])[1:-1]
+def _escape_match(match: re.Match[str]) -> str:
+    return _JOINER if match[0] == _JOINER and _joins_emoji(match) else ascii(match[0])[1:-1]
 
 
-def _joins_emoji(found: re.Match[str]) -> bool:
-    around = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
-    return all(_EMOJI.match(one) for one in around)
+def _joins_emoji(match: re.Match[str]) -> bool:
+    neighbours = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
+    return all(map(_EMOJI.match, neighbours))
 
 
 def escape_page_text(text: str) -> str:
-    """Return text for a page: characters that would control a terminal or disorder the page are made visible.
+    """Return text for an HTML or Markdown page, with control characters made visible.
 
-    Joiners stay, because a page draws them as intended, in Persian and between emoji.
+    Joiners stay, because a page renders them correctly, as in Persian and between emoji.
     """
     return _PAGE_HOSTILE.sub(_make_visible, text.replace("\r\n", "\n"))
 
@@ -82,49 +82,49 @@ def _make_visible(match: re.Match[str]) -> str:
     return chr(CONTROL_PICTURES + code) if code < ord(" ") else f"\\u{code:04x}"
 
 
-def flat(text: str) -> str:
-    """A printable text on one line, its blanks as they are: no field from elsewhere begins a line of its own."""
-    return printable(text).translate(_BLANKS)
+def escape_line(text: str) -> str:
+    """Escape a text and replace newlines and tabs with spaces, so that it cannot start a line of its own."""
+    return escape(text).translate(_BLANKS)
 
 
-def json_line(value: Any) -> str:
-    """A value, or one that is JSON already, as JSON in which every character that steers a terminal is escaped."""
+def encode_json_line(value: Any) -> str:
+    """Encode a value as JSON with all terminal control characters escaped. Bytes are taken as encoded JSON."""
     text = (value if isinstance(value, bytes) else msgspec.json.encode(value)).decode()
-    return text if text.isprintable() else _HOSTILE.sub(_escaped, text)
+    return text if text.isprintable() else _HOSTILE.sub(_escape_json_match, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
+def _escape_json_match(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def one_line(text: str) -> str:
-    """The words of a text, printable, in one line."""
-    return " ".join(printable(text).split())
+def collapse(text: str) -> str:
+    """Escape a text and collapse its whitespace to single spaces."""
+    return " ".join(escape(text).split())
 
 
-def columns(text: str) -> int:
-    """How wide a line is."""
-    return len(text) if text.isascii() else sum(map(_columns, text))
+def measure_width(text: str) -> int:
+    """Return the width of a line in terminal columns."""
+    return len(text) if text.isascii() else sum(map(_measure_char, text))
 
 
-def _columns(one: str) -> int:
-    return 0 if category(one) in NO_COLUMN else 2 if east_asian_width(one) in WIDE else 1
+def _measure_char(char: str) -> int:
+    return 0 if category(char) in NO_COLUMN else 2 if east_asian_width(char) in WIDE else 1
 
 
-def fitted(text: str, width: int) -> str:
-    """A line that is no wider; one that is cut ends with a mark."""
-    if len(text) <= MARKS * width and columns(text) <= width:
+def truncate(text: str, width: int) -> str:
+    """Truncate a line to `width` columns. A truncated line ends with an ellipsis."""
+    if len(text) <= MARKS * width and measure_width(text) <= width:
         return text
     used = 0
-    for place, one in enumerate(text):
-        used += _columns(one)
-        if used > width - 1 or place > MARKS * width:
-            return text[:place] + MORE
+    for index, char in enumerate(text):
+        used += _measure_char(char)
+        if used > width - 1 or index > MARKS * width:
+            return text[:index] + MORE
     return text
 
 
-def padded(text: str, width: int, *, right: bool = False) -> str:
-    """A line that is at least so wide."""
-    blanks = " " * (width - columns(text))
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Pad a line with spaces to `width` columns."""
+    blanks = " " * (width - measure_width(text))
     return blanks + text if right else text + blanks

@@ -12,7 +12,7 @@ import pytest
 
 from orihon.agent.user_settings import settings_for
 from orihon.settings.schema import Settings
-from orihon.settings.section import Secret, changed
+from orihon.settings.section import Secret, replace
 
 KEY = "service-key-0123456789"
 OPERATOR = "operators-key-0123456789"
@@ -69,7 +69,7 @@ def service():
 def settings_with(**values):
     paths = {f"user_config_api.{name}": value for name, value in values.items()}
     general = {"user_config_api.enabled": True, "llm.openai.api_key": Secret(OPERATOR)}
-    return changed(Settings(), {**general, **paths})
+    return replace(Settings(), {**general, **paths})
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class TestService:
 
     def test_nobody_is_asked_when_it_is_off(self, service, general):
         """Neither without the switch nor without a user."""
-        assert settings_for("github", "alice", changed(general, {"user_config_api.enabled": False}))
+        assert settings_for("github", "alice", replace(general, {"user_config_api.enabled": False}))
         assert settings_for("github", "", general) == general
         assert service.requests == []
 
@@ -216,7 +216,7 @@ class TestFailures:
         """The store, the forges and the service itself are not theirs."""
         data = {"context_storage": {"base_dir": "/etc"}, "github": {"token": "x"}, "max_llm_process_num": 7}
         settings = settings_for("github", "alice", general, fetch=answering(200, {"data": data}))
-        assert settings == changed(general, {"max_llm_process_num": 7})
+        assert settings == replace(general, {"max_llm_process_num": 7})
 
     def test_a_variable_of_the_environment_cannot_be_asked_for(self, general, monkeypatch, caplog):
         """`${NAME}` from a service is never replaced."""

@@ -3,7 +3,7 @@
 import pytest
 
 from orihon.cli.people import duration, language, moment
-from orihon.terminal import columns, fitted, one_line, padded, printable
+from orihon.terminal import collapse, escape, measure_width, pad, truncate
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_moments():
 
 def test_text_for_a_terminal():
     """Nothing moves the cursor, turns the writing round, or is wider than it may be."""
-    assert printable("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
-    assert one_line(" a\r\n\tb ") == "a\\r b"
-    assert (columns("合計"), columns("e\u0301"), columns("abc")) == (4, 1, 3)
-    assert fitted("abcdef", 6) == "abcdef"
-    assert fitted("abcdefg", 6) == "abcde…"
-    assert fitted("合計を直す", 7) == "合計を…"
-    assert columns(fitted("合計を直す" * 1000, 10)) <= 10
-    assert fitted("e" + "\u0301" * 100_000, 10).endswith("…")
-    assert (padded("合", 4), padded("7", 3, right=True)) == ("合  ", "  7")
+    assert escape("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
+    assert collapse(" a\r\n\tb ") == "a\\r b"
+    assert (measure_width("合計"), measure_width("e\u0301"), measure_width("abc")) == (4, 1, 3)
+    assert truncate("abcdef", 6) == "abcdef"
+    assert truncate("abcdefg", 6) == "abcde…"
+    assert truncate("合計を直す", 7) == "合計を…"
+    assert measure_width(truncate("合計を直す" * 1000, 10)) <= 10
+    assert truncate("e" + "\u0301" * 100_000, 10).endswith("…")
+    assert (pad("合", 4), pad("7", 3, right=True)) == ("合  ", "  7")

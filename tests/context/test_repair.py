@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from orihon.context import wire
 from orihon.context.repair import DUMMY, EMPTY, INTERRUPTED, NOTE, OPENING, named_among, plain_name, repair
 from orihon.context.wire import APIS
-from orihon.parts import made_id
+from orihon.parts import make_id
 from orihon.records import Blob, Call, Message, Part
 from orihon.testing.wire_rules import violations
 from support.histories import histories, history, load, seeded
@@ -278,6 +278,6 @@ def test_unknown_tools_are_repaired_in_any_history(known):
 def test_an_id_that_looks_like_a_made_one():
     """No id takes the place of the one that a provider gets for another."""
     long = "x" * 90
-    made = [Call(id=long, name="f"), Call(id=made_id(long), name="f")]
+    made = [Call(id=long, name="f"), Call(id=make_id(long), name="f")]
     [_, said, *_] = repair(log(("user", "u"), ("assistant", "", {"tool_calls": made})))
     assert [call.id for call in said.tool_calls] == [long, "m2-1"]

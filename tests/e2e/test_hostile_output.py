@@ -20,7 +20,7 @@ from orihon.chat import registry
 from orihon.cli import COMMANDS
 from orihon.records import PlanEntry, Summary, ToolCall
 from orihon.settings.schema import Settings
-from orihon.terminal import HOSTILE, json_line, printable
+from orihon.terminal import HOSTILE, encode_json_line, escape
 from support.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
@@ -193,16 +193,18 @@ def _check_json(shown):
 
 def test_json_loses_nothing():
     """What is escaped for a terminal is the same value for a program."""
-    assert json.loads(json_line({EVIL: [EVIL, "合計 é \u3000 👩‍👩‍👧"]})) == {EVIL: [EVIL, "合計 é \u3000 👩‍👩‍👧"]}
-    assert not BAD.search(json_line({EVIL: EVIL}))
-    assert json_line(b'{"a":"\xc2\x9b"}') == '{"a":"\\u009b"}'
+    assert json.loads(encode_json_line({EVIL: [EVIL, "合計 é \u3000 👩‍👩‍👧"]})) == {
+        EVIL: [EVIL, "合計 é \u3000 👩‍👩‍👧"]
+    }
+    assert not BAD.search(encode_json_line({EVIL: EVIL}))
+    assert encode_json_line(b'{"a":"\xc2\x9b"}') == '{"a":"\\u009b"}'
 
 
 def test_what_is_readable_stays():
     """Letters of every script, and families of emoji, are shown as they are."""
     text = "合計を直す é \u3000 שלום مرحبا नमस्ते 👩‍👩‍👧 ❤️‍🔥\n\ttab"
-    assert printable(text) == text
-    assert printable("a\u200db") == "a\\u200db"
+    assert escape(text) == text
+    assert escape("a\u200db") == "a\\u200db"
 
 
 def test_a_run_asks_and_answers_without_steering(place):

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 import orihon
-from orihon.embedded import SHORTEST, is_base64, text_in
+from orihon.embedded import MIN_CHARS, decode_text, is_base64
 from orihon.ingest import Sanitiser
 from orihon.records import Call, Message, Native, Part, ToolCall
 from orihon.settings.schema import Settings
@@ -170,7 +170,7 @@ def test_pictures_sound_pdfs_and_archives_stay_as_they_are(name):
         given = Part(type="file", data=written)
         assert sanitiser.record(given) == given
     assert sanitiser.data(data) is data
-    assert text_in(data) is None
+    assert decode_text(data) is None
 
 
 def test_ordinary_words_are_not_taken_for_base64():
@@ -192,9 +192,9 @@ def test_ordinary_words_are_not_taken_for_base64():
 
 def test_what_is_shorter_or_no_base64_is_not_tried():
     """Only a text that can be base64 as a whole is decoded."""
-    assert is_base64("A" * SHORTEST)
+    assert is_base64("A" * MIN_CHARS)
     assert is_base64("QUJD\r\n" * 4)
-    for text in ("A" * (SHORTEST - 1), "two words of some length", "A" * 20 + ".", "=" * 20, "", "\n" * 20):
+    for text in ("A" * (MIN_CHARS - 1), "two words of some length", "A" * 20 + ".", "=" * 20, "", "\n" * 20):
         assert not is_base64(text)
 
 

@@ -160,7 +160,7 @@ def test_a_wrong_way_to_open(url):
             orihon.open(url, settings=settings(), user=user)
     with pytest.raises(AccessDenied, match="cannot act for"):
         orihon.open(url, settings=settings(), user="alice", token=TOKENS["mallory"])
-    with pytest.raises(UsageError, match="names no user"):
+    with pytest.raises(UsageError, match="not a user name"):
         orihon.open(url, settings=Settings(), user="")
 
 

@@ -45,7 +45,7 @@ def test_a_kind_that_does_not_exist_is_refused(tmp_path, kinds):
         loaded(tmp_path, f"masking:\n  kinds: {kinds}\n")
     assert "line 2: `masking.kinds`" in wrong.value.message
     assert "`email`" in wrong.value.message
-    assert "with a `-` before it" in wrong.value.message
+    assert "a `-` in front excludes" in wrong.value.message
 
 
 def test_settings_from_code_are_checked_when_they_are_used():

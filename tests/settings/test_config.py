@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import SettingsError
 from orihon.redaction import mask
-from orihon.settings.load import ENVIRONMENT, Secret, Settings, each, enc_hook, load, load_with_origins
+from orihon.settings.load import ENVIRONMENT, Secret, Settings, enc_hook, iter_settings, load, load_with_origins
 from orihon.stores import store_options
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ SHARE = "; allowed is a number above 0 and at most 1."
 DAYS = "; allowed is a whole number of at least 0."
 LEASE = "heartbeat_seconds, expiry_seconds"
 NOT_A_SETTING = "is not a setting; allowed here are"
-TWICE = "stands twice, on lines"
+TWICE = "is set twice, on lines"
 UNREADABLE = "the YAML cannot be read:"
 
 
@@ -97,7 +97,7 @@ class TestFile:
         settings, origins = load_with_origins(ROOT / "config.example.yaml", environ={})
         assert settings == Settings()
         assert {path for path, origin in origins.items() if origin == "default"} == {
-            setting.path for setting in each(Settings()) if setting.is_secret
+            setting.path for setting in iter_settings(Settings()) if setting.is_secret
         }
 
 
@@ -128,7 +128,7 @@ class TestEnvironment:
         assert origins["fold_to"] == "config.yaml"
         assert origins["fold_at"] == "default"
         assert origins["context_storage.compression_threshold"] == "environment COMPRESSION_THRESHOLD"
-        assert list(origins) == [setting.path for setting in each(settings)]
+        assert list(origins) == [setting.path for setting in iter_settings(settings)]
 
     @pytest.mark.parametrize("text", ["true", "1", "YES", "On", " true "])
     def test_words_for_true(self, write, text):
@@ -234,8 +234,8 @@ class TestWrongFiles:
             ("lease: {x: 9}", 1, "lease.x", f"{NOT_A_SETTING} {LEASE}."),
             ("lease: {expiry: 9}", 1, "lease.expiry", f"{NOT_A_SETTING} {LEASE}; did you mean `expiry_seconds`?"),
             ("use_rabbitmq: true", 1, "use_rabbitmq", "is not a setting; the store is the queue."),
-            ("fold_at: 0.9\nfold_at: 0.8", 2, "fold_at", "stands twice, on lines 1 and 2; allowed is once."),
-            ("llm: {}\nfold_at: 1\nllm: {}", 3, "llm", "stands twice, on lines 1 and 3; allowed is once."),
+            ("fold_at: 0.9\nfold_at: 0.8", 2, "fold_at", "is set twice, on lines 1 and 2; allowed is once."),
+            ("llm: {}\nfold_at: 1\nllm: {}", 3, "llm", "is set twice, on lines 1 and 3; allowed is once."),
             (
                 "history:\n MAX_ACTIONS: 1\n max_actions: 2",
                 3,
@@ -293,7 +293,7 @@ class TestWrongFiles:
             ("a: !!int 1", f"config.yaml, line 1, column 4: {UNREADABLE} tags are not allowed."),
             ("[" * 100_000, f"config.yaml, line 1, column 22: {UNREADABLE} the nesting is too deep."),
             ("a: 1\nb: \x07", f"config.yaml, line 2, column 4: {UNREADABLE} the character is not allowed."),
-            (r'a: "\UFFFFFFFF"', f"config.yaml: {UNREADABLE} an escape or a number means nothing."),
+            (r'a: "\UFFFFFFFF"', f"config.yaml: {UNREADABLE} an escape or a number is invalid."),
             (b"a: \xff", "config.yaml: byte 4 is not UTF-8."),
             (b"#" * 1_000_001, "config.yaml: the file is larger than 1000000 bytes."),
         ],
@@ -391,7 +391,7 @@ class TestLists:
         assert (web.url, web.timeout_seconds) == ("https://example.com/mcp", 5)
         assert web.headers == {"Authorization": Secret(f"Bearer {KEY}")}
         assert origins["mcp_servers"] == "config.yaml"
-        assert list(origins) == [setting.path for setting in each(settings)]
+        assert list(origins) == [setting.path for setting in iter_settings(settings)]
         for text in (repr(settings), msgspec.json.encode(settings, enc_hook=enc_hook).decode()):
             assert KEY not in text
 
@@ -463,7 +463,7 @@ class TestLists:
         """Unknown ones, doubled ones, and two servers of one name."""
         assert "`mcp_servers[0].comand` is not a setting" in str(refusal("mcp_servers:\n- comand: [x]"))
         twice = refusal("mcp_servers:\n- url: x\n  url: y\n  mcp_server_name: z")
-        assert "line 3: `mcp_servers[0].url` stands twice, on lines 2 and 3" in str(twice)
+        assert "line 3: `mcp_servers[0].url` is set twice, on lines 2 and 3" in str(twice)
         same = "- {mcp_server_name: x, url: y}\n"
         assert "has 2 servers called 'x'; allowed is one." in str(refusal(f"mcp_servers:\n{same}{same}"))
 
@@ -474,7 +474,7 @@ class TestLists:
 
 
 class TestAnything:
-    names = st.sampled_from([part for setting in each(Settings()) for part in setting.path.split(".")])
+    names = st.sampled_from([part for setting in iter_settings(Settings()) for part in setting.path.split(".")])
     scalars = st.sampled_from(["1", "0.5", "-3", "true", "~", ".inf", "'${X}'", "text", "0x_", "1:60", "2024-99-99"])
     lines = st.builds(
         "{}{}: {}".format, st.sampled_from(["", "  ", "    ", "- "]), names, st.one_of(st.just(""), scalars)

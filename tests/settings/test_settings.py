@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from orihon.settings.schema import Settings
-from orihon.settings.section import Secret, dec_hook, each, enc_hook
+from orihon.settings.section import Secret, dec_hook, enc_hook, iter_settings
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-live-0123456789abcdef"
@@ -25,16 +25,16 @@ def test_the_numbers_are_those_of_the_specification():
     assert (storage.min_messages_to_summarize, storage.keep_recent_messages) == (10, 5)
     assert (inheritance.context_expiry_days, inheritance.max_inherited_tokens) == (90, 8000)
     assert (settings.llm.openai.context_length, settings.llm.ollama.context_length) == (128_000, 32_768)
-    assert [s.value for s in each(settings.history)] == [24, 1000, 2000, 200, 2, 20, 200, 8]
-    assert [s.value for s in each(settings.lease)] == [30, 60]
-    assert [s.value for s in each(settings.monitor)] == [300, 6, 10, 50, 0.1, 100]
-    assert [s.value for s in each(settings.retention)] == [7, 14, 30, 7]
+    assert [s.value for s in iter_settings(settings.history)] == [24, 1000, 2000, 200, 2, 20, 200, 8]
+    assert [s.value for s in iter_settings(settings.lease)] == [30, 60]
+    assert [s.value for s in iter_settings(settings.monitor)] == [300, 6, 10, 50, 0.1, 100]
+    assert [s.value for s in iter_settings(settings.retention)] == [7, 14, 30, 7]
     assert (settings.fold_at, settings.fold_to) == (0.97, 0.52)
 
 
 def test_every_default_is_itself_allowed():
     """A file that states every default loads and changes nothing."""
-    for setting in each(Settings()):
+    for setting in iter_settings(Settings()):
         assert msgspec.convert(setting.value, setting.type, dec_hook=dec_hook) == setting.value
 
 
@@ -56,7 +56,7 @@ def test_the_page_of_settings_is_up_to_date():
 
 def test_every_key_and_password_is_a_secret():
     """A setting with such a name has the type that hides it."""
-    for setting in each(Settings()):
+    for setting in iter_settings(Settings()):
         assert setting.is_secret == setting.path.endswith(("key", "password", "secret", "token"))
 
 

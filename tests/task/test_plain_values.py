@@ -16,7 +16,7 @@ import pytest
 
 import orihon
 from orihon import TaskKey, codec
-from orihon.coerce import deep, unwrapped
+from orihon.coerce import to_json_value, unwrap
 from orihon.errors import OrihonError, UsageError
 from orihon.records import Event, Message
 from orihon.settings.schema import Settings
@@ -307,14 +307,14 @@ def test_a_record_made_by_hand(task):
 
 
 def test_one_level_and_all_of_them():
-    """`unwrapped` never fails, `deep` refuses what stands for no value."""
-    assert unwrapped(Liar("x")) == "x"
-    assert unwrapped(Broken()).startswith("[a Broken")
-    assert deep({Text("a"): (Size.LARGE, Share(0.5), None, Number())}, "x") == {"a": [3, 0.5, None, 7]}
+    """`unwrap` never fails, `to_json_value` refuses what stands for no value."""
+    assert unwrap(Liar("x")) == "x"
+    assert unwrap(Broken()).startswith("[a Broken")
+    assert to_json_value({Text("a"): (Size.LARGE, Share(0.5), None, Number())}, "x") == {"a": [3, 0.5, None, 7]}
     for value in ({"a": object()}, {"a": {1}}, {1: 2}, {"type": str}, [b"x"]):
         with pytest.raises(UsageError):
-            deep(value, "x")
+            to_json_value(value, "x")
     endless = []
     endless.append(endless)
     with pytest.raises(UsageError):
-        deep(endless, "x")
+        to_json_value(endless, "x")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from orihon.agent.models import OnText, was_cut
-from orihon.codec import as_text
+from orihon.codec import safe_str
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
 from orihon.task.task import Task
@@ -176,7 +176,7 @@ class Loop:
         self.on_step(Step(kind="call", text=f"{mask(call.name)} {self.task.writer.sanitiser.arguments(call.text)}"))
         with self.task.tool(call) as run:
             run.result = self.tools.run(call)
-        self.on_step(Step(kind="result", text=mask(as_text(run.result))[:RESULT_CHARS], is_error=run.is_error))
+        self.on_step(Step(kind="result", text=mask(safe_str(run.result))[:RESULT_CHARS], is_error=run.is_error))
         failures = self._failures.get(call.name, 0) + 1 if run.is_error else 0
         self._failures[call.name] = failures
         if failures >= MAX_FAILURES:

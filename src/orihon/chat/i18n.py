@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orihon._prompts import read
-from orihon.terminal import Language, flat
+from orihon.terminal import Language, escape_line
 
 
 class Texts:
@@ -18,7 +18,7 @@ class Texts:
 
     def __call__(self, name: str, /, **values: Any) -> str:
         """Return a text with its values filled in. A value cannot contain a line break."""
-        values = {key: flat(value) if isinstance(value, str) else value for key, value in values.items()}
+        values = {key: escape_line(value) if isinstance(value, str) else value for key, value in values.items()}
         return self.texts[name].format(**values)
 
     @property

@@ -120,7 +120,7 @@ def search(
     engine: Engine, text: str, directory: Path | None = None, *, user: str | None = None, limit: int = 50
 ) -> Iterator[SearchHit]:
     """Find messages that contain a text, in the most recently used conversations first."""
-    engine.trail.looked("search", ["messages"], query=text)
+    engine.trail.record("search", ["messages"], query=text)
     wanted = text.casefold()
     for listing in list_conversations(engine, directory, user=user):
         for message in engine.store.read(listing.uuid, Message):
@@ -137,7 +137,7 @@ def search(
 def delete(engine: Engine, uuid: str) -> None:
     """Delete a conversation and its checkpoints; raise LeaseHeld while it is in use."""
     uuid = engine.row(uuid).uuid
-    engine.trail.looked("delete", ["row"], uuid=uuid)
+    engine.trail.record("delete", ["row"], uuid=uuid)
     checkpoints = find_checkpoint_directory(engine.store, uuid)
     engine.store.delete(uuid)
     shutil.rmtree(checkpoints, ignore_errors=True)

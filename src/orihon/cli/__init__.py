@@ -127,7 +127,9 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends here in a sentence
         if debug:
             _show_where()
-        say_error(f"unexpected {type(error).__name__}: {error}", "Run it again with --debug to see where it happened.")
+        say_error(
+            f"unexpected {type(error).__name__}: {error}", "Run the command again with --debug to see the traceback."
+        )
         sys.exit(UNEXPECTED)
     finally:
         _let_go_of_streams()

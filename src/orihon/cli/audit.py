@@ -13,7 +13,7 @@ from orihon.cli.people import first_moment, last_moment, moment
 from orihon.ops.access import open_authorized_store
 from orihon.settings.load import load
 from orihon.stores.audit import Filter, Look, looks
-from orihon.terminal import one_line
+from orihon.terminal import collapse
 
 
 @click.command()
@@ -54,4 +54,4 @@ def _line(look: Look) -> str:
     more = msgspec.json.encode(look.more).decode() if look.more else ""
     denied = "denied" if look.denied else ""
     what = " ".join(filter(None, (look.at, look.uuid, ", ".join(look.read), query, more, denied)))
-    return f"{one_line(moment(look.timestamp))}  {one_line(who)}  {one_line(f'{look.through}: {what}')}"
+    return f"{collapse(moment(look.timestamp))}  {collapse(who)}  {collapse(f'{look.through}: {what}')}"

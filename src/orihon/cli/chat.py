@@ -23,7 +23,7 @@ from orihon.engine import Engine
 from orihon.errors import UsageError
 from orihon.ops.access import AccessGate
 from orihon.settings.load import load
-from orihon.terminal import language_of
+from orihon.terminal import detect_language
 
 if TYPE_CHECKING:
     from orihon.chat.terminal.ui_terminal import TerminalUI
@@ -68,7 +68,7 @@ def chat(
     """
     if name and resume is not None:
         raise UsageError("A conversation cannot be new and go on.", hint="Give --name or --resume.")
-    texts = Texts(language_of(os.environ))
+    texts = Texts(detect_language(os.environ))
     made = job(options)
     directory = Path(made.workspace)
     settings = load()
@@ -76,7 +76,7 @@ def chat(
     options["user"] = gate.owner_for(options["user"])
     with gate.open_engine() as engine:
         if wants_list:
-            engine.trail.looked("tasks", ["rows"], query={"directory": str(directory)})
+            engine.trail.record("tasks", ["rows"], query={"directory": str(directory)})
             say(format_listings(registry.list_conversations(engine, directory, user=options["user"]), texts))
         elif search is not None:
             _search(engine, search, directory, options["user"])

@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from orihon.cli.output import say_json, say_line
-from orihon.settings.load import each, load_with_origins
-from orihon.settings.section import Secret, Section, shown
+from orihon.settings.load import iter_settings, load_with_origins
+from orihon.settings.section import Secret, Section, redact
 
 
 @click.command()
@@ -25,7 +25,7 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
     settings, origins = load_with_origins(path)
     listed = [
         {"path": setting.path, "value": _printable(setting.value), "origin": origins[setting.path]}
-        for setting in each(settings)
+        for setting in iter_settings(settings)
         if not changed or origins[setting.path] != "default"
     ]
     if as_json:
@@ -44,4 +44,4 @@ def _printable(value: object) -> object:
         return {name: _printable(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
         return {name: _printable(item) for name, item in value.items()}
-    return str(value) if isinstance(value, Secret) else shown(value)
+    return str(value) if isinstance(value, Secret) else redact(value)

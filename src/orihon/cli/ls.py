@@ -18,7 +18,7 @@ from orihon.records import Status
 from orihon.settings.load import load
 from orihon.stores.base import Order, Query
 from orihon.task.lifecycle import INTERRUPTED
-from orihon.terminal import Language, columns, fitted, one_line, padded
+from orihon.terminal import Language, collapse, measure_width, pad, truncate
 
 HEADS = ("TASK", "STATUS", "KEY", "USER", "WHEN", "DURATION", "CALLS", "TOKENS")
 NUMBERS = {"DURATION", "CALLS", "TOKENS"}
@@ -97,14 +97,14 @@ def print_tasks(page: TaskPage, lang: Language) -> None:
     if not page.tasks:
         return
     table = [HEADS, *(_cells(task, lang) for task in page.tasks)]
-    widths = [max(columns(line[place]) for line in table) for place in range(len(HEADS))]
+    widths = [max(measure_width(line[place]) for line in table) for place in range(len(HEADS))]
     shrinking = HEADS.index(SHRINKS)
     if sys.stdout.isatty():
         over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
         widths[shrinking] = max(LEAST, widths[shrinking] - max(0, over))
     for number, line in enumerate(table):
         cells = [
-            padded(fitted(cell, width), width, right=head in NUMBERS)
+            pad(truncate(cell, width), width, right=head in NUMBERS)
             for head, cell, width in zip(HEADS, line, widths, strict=True)
         ]
         first, status, *others = cells
@@ -116,8 +116,8 @@ def _cells(task: TaskListing, lang: Language) -> tuple[str, ...]:
     return (
         task.uuid[:8],
         task.status,
-        one_line(task.task_key),
-        one_line(task.user or NONE),
+        collapse(task.task_key),
+        collapse(task.user or NONE),
         moment(task.created_at, seconds=False),
         duration(task.seconds, lang),
         f"{task.llm_calls:,}",

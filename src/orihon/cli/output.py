@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from orihon.terminal import flat, json_line, printable
+from orihon.terminal import encode_json_line, escape, escape_line
 
 
 class Styled(NamedTuple):
@@ -30,13 +30,16 @@ def say(*pieces: str | Styled, err: bool = False, nl: bool = True) -> None:
 
 def say_line(*pieces: str | Styled, err: bool = False) -> None:
     """Print one line; a newline inside is a blank."""
-    flattened = (flat(piece) if isinstance(piece, str) else piece._replace(text=flat(piece.text)) for piece in pieces)
+    flattened = (
+        escape_line(piece) if isinstance(piece, str) else piece._replace(text=escape_line(piece.text))
+        for piece in pieces
+    )
     say(*flattened, err=err)
 
 
 def say_json(value: Any) -> None:
     """Print a value, or JSON that is encoded already, on one line."""
-    click.echo(_masked(json_line(value)))
+    click.echo(_masked(encode_json_line(value)))
 
 
 def say_error(message: str, hint: str = "") -> None:
@@ -58,15 +61,15 @@ def _masked(text: str) -> str:
 
 def _printed(piece: str | Styled) -> str:
     if isinstance(piece, Styled):
-        return click.style(printable(_masked(piece.text)), fg=piece.colour)
-    return printable(_masked(piece))
+        return click.style(escape(_masked(piece.text)), fg=piece.colour)
+    return escape(_masked(piece))
 
 
 class LogLines(logging.Formatter):
     """Log records as lines that a terminal only writes, with the tracebacks in them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return escape(super().format(record))
 
 
 def guard_streams() -> None:

@@ -9,19 +9,19 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from orihon import terminal
-from orihon.terminal import Language, language_of
+from orihon.terminal import Language, detect_language
 
 NONE = "-"
 
 
 def language(chosen: str | None, environ: Mapping[str, str] | None = None) -> Language:
     """What was asked for, else what the environment says, by the first variable that is set."""
-    return "ja" if chosen == "ja" else "en" if chosen else language_of(os.environ if environ is None else environ)
+    return "ja" if chosen == "ja" else "en" if chosen else detect_language(os.environ if environ is None else environ)
 
 
 def duration(seconds: float | None, lang: Language) -> str:
     """How long it took; a dash where nobody knows."""
-    return NONE if seconds is None else terminal.duration(seconds, lang)
+    return NONE if seconds is None else terminal.format_duration(seconds, lang)
 
 
 def moment(stored: str | None, *, seconds: bool = True) -> str:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Self
 
-from orihon.terminal import fitted, flat
+from orihon.terminal import escape_line, truncate
 
 INTERVAL_SECONDS = 0.1
 
@@ -24,7 +24,7 @@ class Progress:
         if self._wanted and time.monotonic() - self._shown_at >= INTERVAL_SECONDS:
             self._shown_at = time.monotonic()
             width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{fitted(flat(text), width)}")
+            self._write(f"\r\x1b[K{truncate(escape_line(text), width)}")
 
     def clear(self) -> None:
         """Take the line away before something else is printed."""

@@ -10,7 +10,7 @@ import msgspec
 from orihon import codec
 from orihon.cli.output import say, say_json
 from orihon.records import Event, Message, PlanEntry, Record, Summary, ToolCall
-from orihon.terminal import fitted, one_line, printable
+from orihon.terminal import collapse, escape, truncate
 
 INDENT = "  "
 ENOUGH = 2000  # characters of a text that one line can show
@@ -37,8 +37,8 @@ class Lines:
     def indented(self, text: str) -> str:
         """A text under a heading."""
         if self.full:
-            return "\n".join(INDENT + line for line in printable(text).splitlines() or [""])
-        return fitted(INDENT + one_line(text[:ENOUGH]), self.width)
+            return "\n".join(INDENT + line for line in escape(text).splitlines() or [""])
+        return truncate(INDENT + collapse(text[:ENOUGH]), self.width)
 
 
 def line_of(record: Record) -> str:

@@ -22,7 +22,7 @@ from orihon.records import Record
 from orihon.settings.load import load
 from orihon.task.reader import Reader
 from orihon.task.window import Window
-from orihon.terminal import Language, one_line
+from orihon.terminal import Language, collapse
 
 LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
     "summaries": Reader.summaries,
@@ -144,7 +144,7 @@ def _text(found: Overview, lang: Language, lines: Lines) -> str:
     only = f" (showing last {NEWEST})" if found.message_count > NEWEST else ""
     return "\n".join(
         (
-            *(f"{name}: {one_line(value)}" for name, value in told.items() if value),
+            *(f"{name}: {collapse(value)}" for name, value in told.items() if value),
             "",
             "Statistics:",
             f"  LLM calls: {row.llm_call_count:,}",

@@ -14,7 +14,7 @@ from orihon.ops.access import open_authorized_store
 from orihon.ops.progress import ProgressCounter
 from orihon.ops.similar import Similar, find_similar
 from orihon.settings.load import load
-from orihon.terminal import fitted, one_line
+from orihon.terminal import collapse, truncate
 
 
 @click.command()
@@ -39,15 +39,15 @@ def similar(uuid: str, limit: int, url: str | None, *, as_json: bool) -> None:
         say_json(found)
         return
     for one in found:
-        say_line(fitted(_line(one), shutil.get_terminal_size().columns))
+        say_line(truncate(_line(one), shutil.get_terminal_size().columns))
     if not found:
         say_line("There is no task like it.", err=True)
 
 
 def _line(one: Similar) -> str:
     task = one.task
-    user = one_line(task.user or NONE)
+    user = collapse(task.user or NONE)
     about = (
-        f"{task.uuid[:8]}  {task.status:9}  {one_line(task.task_key)}  {user}  {moment(task.created_at, seconds=False)}"
+        f"{task.uuid[:8]}  {task.status:9}  {collapse(task.task_key)}  {user}  {moment(task.created_at, seconds=False)}"
     )
-    return f"{one.score:.2f}  {about}  {one_line(', '.join(one.shared))}"
+    return f"{one.score:.2f}  {about}  {collapse(', '.join(one.shared))}"

@@ -19,7 +19,7 @@ from orihon.ops.progress import ProgressCounter, format_count
 from orihon.ops.stats import Measure, Statistics, compute_statistics, measure_disk
 from orihon.settings.load import load
 from orihon.stores.base import Query
-from orihon.terminal import Language, columns, fitted, one_line, padded
+from orihon.terminal import Language, collapse, measure_width, pad, truncate
 
 TITLE = "Context Storage Statistics"
 USERS, NEWEST = 10, 10
@@ -118,11 +118,11 @@ def _print(found: Statistics, lang: Language) -> None:
 
 def _print_users(found: Statistics, lang: Language) -> None:
     say("\nBy user:")
-    width = max((columns(one_line(user.user)) for user in found.users[:USERS]), default=0)
+    width = max((measure_width(collapse(user.user)) for user in found.users[:USERS]), default=0)
     for user in found.users[:USERS]:
-        name = fitted(one_line(user.user) or "(nobody)", 40)
+        name = truncate(collapse(user.user) or "(nobody)", 40)
         bar = f"{'█' * round(user.share * BAR):{BAR}}  " if sys.stdout.isatty() else ""
-        start = f"  - {padded(name, width) if bar else name}: {bar}"
+        start = f"  - {pad(name, width) if bar else name}: {bar}"
         each = f"{user.tokens:,} tokens, {duration(user.average_seconds, lang)} each"
         say_line(f"{start}{format_count(user.tasks, 'task')} ({user.share:.0%}), {each}")
     if others := found.users[USERS:]:

@@ -72,14 +72,14 @@ def worker(
         drain = Drain()
         drain.listen()
         with gate.open_engine() as engine:
-            engine.trail.looked("task", ["everything"], uuid=uuid)
+            engine.trail.record("task", ["everything"], uuid=uuid)
             context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else ALREADY_TAKEN)
     child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
     # what the settings say the child reads for itself, so that no password gets on its command line by us
     child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
     source = _source(place, settings) if place else None
     with gate.open_engine() as engine:
-        engine.trail.looked("queue", ["rows"])
+        engine.trail.record("queue", ["rows"])
         Worker(
             engine,
             lambda uuid: [*child, uuid],

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from orihon.context.transcript import quoted
-from orihon.parts import shown_name
+from orihon.parts import shorten_name
 from orihon.records import Message
 from orihon.tokens import Counter
 
@@ -60,7 +60,7 @@ def _changes(messages: Sequence[Message]) -> Iterator[str]:
         for call in message.tool_calls:
             if WRITERS.search(call.name) and (path := PATHS.search(call.arguments)) and path[1] not in seen:
                 seen.add(path[1])
-                yield f"- (m{message.seq}) {shown_name(call.name)} {path[1]}"
+                yield f"- (m{message.seq}) {shorten_name(call.name)} {path[1]}"
 
 
 def _problems(messages: Sequence[Message]) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _problems(messages: Sequence[Message]) -> Iterator[str]:
             line = next((line for line in message.text.split("\n") if ERROR_LINE.search(line)), message.text)
             if (short := _line(line)) not in seen:
                 seen.add(short)
-                yield f"- (m{message.seq}) {shown_name(message.tool_name or 'tool')}: {short}"
+                yield f"- (m{message.seq}) {shorten_name(message.tool_name or 'tool')}: {short}"
 
 
 def _said_last(messages: Sequence[Message]) -> Iterator[str]:

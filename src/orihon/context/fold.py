@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from orihon.context.pieces import Mark, join, lay
 from orihon.context.tree import Limits, fold_value, parse
 from orihon.context.trouble import reports_error
-from orihon.parts import PIXELS, shown_name
+from orihon.parts import PIXELS, shorten_name
 from orihon.records import Call, Message, Part
 
 _DIFF_HEADS = [
@@ -159,13 +159,13 @@ def picture_line(part: Part, *, handle: str = "") -> str:
     """One line for a picture or a file: what it is, how large, and its handle."""
     size = part.blob.size_bytes if part.blob else len(part.data or "") * 3 // 4
     about = [
-        shown_name(part.name or ""),
-        shown_name(part.media_type or ""),
+        shorten_name(part.name or ""),
+        shorten_name(part.media_type or ""),
         f"{part.width}×{part.height}" if 0 < (part.width or 0) <= PIXELS and 0 < (part.height or 0) <= PIXELS else "",
         f"{max(1, round(size / 1000))} kB" if size else "",
         handle,
     ]
-    kind = shown_name(part.type.replace("_", " "))
+    kind = shorten_name(part.type.replace("_", " "))
     return f"[{' '.join([kind, ', '.join(filter(None, about))]).strip()}]"
 
 

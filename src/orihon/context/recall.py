@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.codec import as_text
+from orihon.codec import safe_str
 from orihon.errors import UsageError
 from orihon.records import Message
 
@@ -80,7 +80,7 @@ def seq_of(handle: str) -> int:
     found = _HANDLE.fullmatch(handle.strip()) if isinstance(handle, str) else None
     if found is None:
         raise UsageError(
-            f"There is no handle {as_text(handle)[:40]!a}.", hint="A handle is m and a number, such as m4."
+            f"There is no handle {safe_str(handle)[:40]!a}.", hint="A handle is m and a number, such as m4."
         )
     return int(found[1])
 

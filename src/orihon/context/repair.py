@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orihon.parts import is_blank_part, object_text, sent_ids, shown_name
+from orihon.parts import is_blank_part, iter_sent_ids, normalize_arguments, shorten_name
 from orihon.records import Call, Message, Part, Record
 
 INTERRUPTED = "[interrupted: the tool did not finish; nothing is known of its effect]"
@@ -186,13 +186,15 @@ def _unit(message: Message, used: set[str], named: Named) -> _Unit:
     calls = []
     for position, call in enumerate(message.tool_calls):
         call_id = call.id
-        if not call_id.strip() or not used.isdisjoint(sent_ids(call_id)):
+        if not call_id.strip() or not used.isdisjoint(iter_sent_ids(call_id)):
             call_id = f"m{message.seq}-{position}"
             while call_id in used:
                 call_id += "x"
-        used.update(sent_ids(call_id))
+        used.update(iter_sent_ids(call_id))
         arguments = (
-            call.arguments if call.blob is not None else object_text(call.arguments if call.arguments.strip() else "{}")
+            call.arguments
+            if call.blob is not None
+            else normalize_arguments(call.arguments if call.arguments.strip() else "{}")
         )
         calls.append(_changed(call, id=call_id, name=named(call.name), arguments=arguments))
     asked = message.tool_calls
@@ -232,7 +234,7 @@ def _interrupted(message: Message, call: Call) -> Message:
 
 def _orphan_mark(result: Message) -> str:
     what = "error" if result.is_error else "result"
-    return f"[{what} of {shown_name(result.tool_name or '') or 'a tool'}, whose call is not shown]"
+    return f"[{what} of {shorten_name(result.tool_name or '') or 'a tool'}, whose call is not shown]"
 
 
 def _said_by_user(message: Message, mark: str) -> Message:

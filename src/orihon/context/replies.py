@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from orihon.codec import clean_value
-from orihon.coerce import dump_model, text_or_none, unwrapped
+from orihon.coerce import dump_model, to_optional_text, unwrap
 from orihon.errors import ModelError, UsageError
 from orihon.records import MOST, Call, Message, Native, Usage
 
@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
 def reply_of(reply: Any, api: str | None = None) -> Message:
     """The reply as a message; UsageError when it is none, ModelError when the provider answered with nothing."""
-    api = text_or_none(api, "api")
+    api = to_optional_text(api, "api")
     if api is not None and api not in _READERS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
     try:
@@ -81,7 +81,7 @@ def _unwrap(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return dump_model(value, mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, str | bytes | int | float | Enum | None):
-        return unwrapped(value)
+        return unwrap(value)
     if isinstance(value, Mapping):
         return {key: _unwrap(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from orihon.context.units import units_of
-from orihon.parts import shown_name
+from orihon.parts import shorten_name
 from orihon.records import Message
 from orihon.tokens import Counter
 
@@ -47,8 +47,8 @@ def _line(message: Message, max_chars: int) -> str:
     body = quoted(_shortened(message.text, max_chars))
     if message.role == "tool":
         failed = " (error)" if message.is_error else ""
-        return f"[TOOL]: {quoted(shown_name(message.tool_name or 'tool'))}{failed} -> {body}"
-    given = ((shown_name(call.name), _shortened(call.arguments, max_chars // 4)) for call in message.tool_calls)
+        return f"[TOOL]: {quoted(shorten_name(message.tool_name or 'tool'))}{failed} -> {body}"
+    given = ((shorten_name(call.name), _shortened(call.arguments, max_chars // 4)) for call in message.tool_calls)
     calls = [f"\n  -> {name}({quoted(arguments)})" for name, arguments in given]
     return f"[{message.role.upper()}]: {body}{''.join(calls)}"
 

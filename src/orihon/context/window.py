@@ -32,7 +32,7 @@ from orihon.context.units import is_prompt, unit_at
 from orihon.context.view import View
 from orihon.context.wire.pieces import CONTINUE
 from orihon.errors import BudgetTooSmall
-from orihon.parts import Load, loaded
+from orihon.parts import Load, load_texts
 from orihon.records import Message
 from orihon.tokens import Counter
 
@@ -251,7 +251,7 @@ class _Desk:
         self._show(self.texts.files.within(room))
 
     def _count(self, message: Message) -> int:
-        return self.counter.message(loaded(message, self.load))
+        return self.counter.message(load_texts(message, self.load))
 
     # by another policy
 

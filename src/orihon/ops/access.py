@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
-from orihon.access import NOBODY, Principal, Trail, confined, principal
+from orihon.access import ANONYMOUS, Principal, Trail, confine_user, principal
 from orihon.errors import AccessDenied, NotFound, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
@@ -39,7 +39,7 @@ class AccessGate:
         try:
             self.principal = principal(settings)
         except AccessDenied as error:
-            self._deny(NOBODY, "token", error, reason=error.message)
+            self._deny(ANONYMOUS, "token", error, reason=error.message)
 
     def require_admin(self, action: str) -> None:
         """Raise AccessDenied unless the caller is an administrator."""
@@ -49,12 +49,12 @@ class AccessGate:
     def record_access(self, action: str, read: Sequence[str], **details: Any) -> None:
         """Tell the audit which parts a command reads that opens the store by other means."""
         with open_trail(self.url, store_options(self.settings), self.principal, self.command) as trail:
-            trail.looked(action, read, **details)
+            trail.record(action, read, **details)
 
     def owner_for(self, requested: str | None) -> str | None:
         """Return the owner of a new task: the requested user if the caller may act for them, else the caller."""
         try:
-            return confined(self.principal, requested)
+            return confine_user(self.principal, requested)
         except AccessDenied as error:
             self._deny(self.principal, "start", error, of=requested)
 
@@ -68,7 +68,7 @@ class AccessGate:
 
     def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
         with open_trail(self.url, store_options(self.settings), caller, self.command) as trail:
-            trail.denied(action, **details)
+            trail.record_denied(action, **details)
         raise error
 
 
@@ -124,17 +124,17 @@ class AuthorizedStore:
 
     def record_access(self, action: str, read: Sequence[str], **details: Any) -> None:
         """Tell the audit which parts the command reads."""
-        self.trail.looked(action, read, **details)
+        self.trail.record(action, read, **details)
 
     def record_refusal(self, uuid: str) -> None:
         """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
         if not self.principal.admin:  # an unknown id and another user's look the same and take the same time
-            self.trail.denied("task", uuid=str(uuid))
+            self.trail.record_denied("task", uuid=str(uuid))
 
     def require_admin(self, action: str) -> None:
         """Raise AccessDenied unless the caller is an administrator."""
         if not self.principal.admin:
-            self.trail.denied(action)
+            self.trail.record_denied(action)
             raise _admins_only(action)
 
     def close(self) -> None:

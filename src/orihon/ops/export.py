@@ -28,7 +28,7 @@ from orihon.ops.formats.original import render_original
 from orihon.records import Blob, Event, Fold, Message, Part, Summary
 from orihon.task.log import last_number, load_view
 from orihon.task.reader import Reader
-from orihon.terminal import escape_page_text, json_line
+from orihon.terminal import encode_json_line, escape_page_text
 
 Visibility = Literal["shown", "folded", "summarised", "left out"]
 
@@ -55,7 +55,7 @@ def render_openai(reader: Reader) -> Iterator[str]:
     messages = (load_blobs(reader.store, reader.uuid, message) for message in visible)
     # consecutive results together: their pictures follow in a user message, where OpenAI accepts them
     for _, group in groupby(messages, key=lambda message: message.role == "tool" or message.seq):
-        yield from (f"{json_line(rendered)}\n" for rendered in openai(list(group), load=load))
+        yield from (f"{encode_json_line(rendered)}\n" for rendered in openai(list(group), load=load))
 
 
 # a task in the order in which people read it

@@ -65,7 +65,7 @@ def list_tasks(authorized: AuthorizedStore, query: Query) -> TaskPage:
     """Return the tasks that match a query. The query has a limit."""
     limit = query.limit or 0
     rows = list(authorized.rows(msgspec.structs.replace(query, limit=limit + 1)))
-    authorized.trail.asked("tasks", ["rows"], query.user, query=describe_query(query))
+    authorized.trail.record_query("tasks", ["rows"], query.user, query=describe_query(query))
     return TaskPage([make_listing(row) for row in rows[:limit]], query.offset, len(rows) > limit)
 
 

@@ -84,7 +84,7 @@ def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: date
     """Return the statistics of the tasks that match a query."""
     by_status = authorized.totals(query, "status")
     by_user, by_day = authorized.totals(query, "user"), authorized.totals(query, "day")
-    authorized.trail.asked("statistics", ["totals"], query.user, query=describe_query(query))
+    authorized.trail.record_query("statistics", ["totals"], query.user, query=describe_query(query))
     total = _sum(by_status.values())
     ended = _sum(totals for status, totals in by_status.items() if status in ENDED)
     return Statistics(

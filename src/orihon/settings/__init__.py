@@ -1,1 +1,1 @@
-"""The settings: what they are, and how `config.yaml` and the environment give them."""
+"""The settings: their definitions, and the reader of `config.yaml` and the environment."""

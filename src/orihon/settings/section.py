@@ -1,6 +1,6 @@
-"""What a section of settings is: a frozen struct that can be listed, explained and changed into another one.
+"""The base of the settings: sections, which are frozen structs, and secrets.
 
-A secret, or a password inside a URL, never appears in a repr and is never encoded in clear.
+A secret, or a password inside a URL, never appears in a repr and is never encoded in plain text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HIDDEN = "[hidden]"
-MOST = 2**53 - 1  # the largest number that every reader of JSON and every database keeps; not worth a word
+MOST = 2**53 - 1  # the largest integer that every JSON parser and database represents exactly; not shown as a bound
 
 
 class Secret:
-    """A value that is shown only to those who ask with `reveal()`."""
+    """A value that is shown only by `reveal()`."""
 
     __slots__ = ("_value",)
     _value: str
@@ -44,43 +44,43 @@ class Secret:
         return hash((Secret, self._value))
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        # Spawned workers receive the settings through a pipe, and __setattr__ would stop the usual way.
+        # Spawned workers receive the settings by pickling, and __setattr__ refuses the default protocol.
         return Secret, (self._value,)
 
 
 def enc_hook(value: object) -> str:
-    """For msgspec's encoders: a secret is written as `[hidden]`."""
+    """Encode a secret as `[hidden]`; a hook for msgspec's encoders."""
     if isinstance(value, Secret):
         return HIDDEN
     raise NotImplementedError(f"{type(value).__name__} cannot be encoded")
 
 
 def dec_hook(kind: type, value: object) -> Secret:
-    """For msgspec's decoders: text becomes a secret."""
+    """Convert text to a secret; a hook for msgspec's decoders."""
     if kind is Secret and isinstance(value, str):
         return Secret(value)
     raise ValueError("expected text")
 
 
-def shown(value: object) -> object:
-    """The value as people may see it: credentials inside a URL or a connection string are hidden."""
+def redact(value: object) -> object:
+    """Return a value for display, with the credentials inside a URL or a connection string hidden."""
     if not isinstance(value, str) or not ("://" in value or "=" in value):
         return value
-    from orihon.redaction import looks_secret  # noqa: PLC0415 - few values need it
+    from orihon.redaction import looks_secret  # noqa: PLC0415 - needed for few values
 
-    def argument(match: re.Match[str]) -> str:
+    def hide_argument(match: re.Match[str]) -> str:
         return f"{match[1]}={HIDDEN}" if looks_secret(match[1]) else match[0]
 
-    # Up to the last @, because an unescaped password may itself hold one.
+    # Up to the last @, because an unescaped password may contain one.
     bare = re.sub(r"(?s)://.*@", f"://{HIDDEN}@", value)
-    return re.sub(r"([^?&;=\s]+)=[^&;\s]*", argument, bare)
+    return re.sub(r"([^?&;=\s]+)=[^&;\s]*", hide_argument, bare)
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A group of settings."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        return [(name, shown(getattr(self, name))) for name in self.__struct_fields__]
+        return [(name, redact(getattr(self, name))) for name in self.__struct_fields__]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
@@ -90,7 +90,7 @@ _MANY = {tuple: "a list of texts", dict: "a section of texts, kept hidden"}
 
 
 class Setting(NamedTuple):
-    """One setting as it stands in some section."""
+    """One setting: its path, type, current value and meaning."""
 
     path: str
     type: Any
@@ -107,13 +107,13 @@ class Setting(NamedTuple):
 
     @property
     def item(self) -> type[Section] | None:
-        """What a list of sections is a list of; None for everything else."""
+        """The type of the items if the setting is a list of sections, else None."""
         first = next(iter(get_args(self.plain_type)), None)
         return first if isinstance(first, type) and issubclass(first, Section) else None
 
     @property
     def allowed(self) -> str:
-        """What may stand here, in words."""
+        """A description of the allowed values."""
         plain = self.plain_type
         if self.item is not None:
             return f"a list of sections of {', '.join(self.item.__struct_fields__)}"
@@ -126,10 +126,10 @@ class Setting(NamedTuple):
         if self.is_secret:
             return "text, kept hidden"
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[plain]
-        return f"{words} {' and '.join(_bounds(get_args(self.type)[1:]))}".strip()
+        return f"{words} {' and '.join(_describe_bounds(get_args(self.type)[1:]))}".strip()
 
 
-def _bounds(metas: tuple[Meta, ...]) -> Iterator[str]:
+def _describe_bounds(metas: tuple[Meta, ...]) -> Iterator[str]:
     for meta in metas:
         if meta.gt is not None:
             yield f"above {meta.gt}"
@@ -141,57 +141,57 @@ def _bounds(metas: tuple[Meta, ...]) -> Iterator[str]:
             yield "that is not empty"
 
 
-@cache  # the types are resolved from text, which takes milliseconds
+@cache  # resolving the annotations takes milliseconds
 def _fields(kind: type[Section]) -> tuple[structs.FieldInfo, ...]:
     return structs.fields(kind)
 
 
-def each(section: Section, prefix: str = "") -> Iterator[Setting]:
-    """Every setting of the section and of those inside it, in the order in which they are written."""
+def iter_settings(section: Section, prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a section and of the sections inside it, in the order of their definition."""
     for field in _fields(type(section)):
         value = getattr(section, field.name)
         path = prefix + field.name
         if isinstance(value, Section):
-            yield from each(value, f"{path}.")
+            yield from iter_settings(value, f"{path}.")
         else:
             meaning = next(meta.description for meta in get_args(field.type)[1:] if meta.description)
             yield Setting(path, field.type, value, meaning)
 
 
-def each_of(kind: type[Section], prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a section that stands in a list; one that must be given has no value."""
+def iter_list_settings(kind: type[Section], prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a section that is an item of a list. A required setting has the value None."""
     for field in _fields(kind):
-        value = None if field.required else _default(field)
+        value = None if field.required else _get_default(field)
         meaning = next(meta.description for meta in get_args(field.type)[1:] if meta.description)
         yield Setting(prefix + field.name, field.type, value, meaning)
 
 
-def _default(field: structs.FieldInfo) -> object:
+def _get_default(field: structs.FieldInfo) -> object:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-def secrets_in(value: object) -> Iterator[str]:
-    """Every secret in a section, wherever it stands, in clear."""
+def iter_secrets(value: object) -> Iterator[str]:
+    """Yield every secret in a section in plain text, at every level."""
     if isinstance(value, Secret):
         yield value.reveal()
     elif isinstance(value, Section):
         for name in value.__struct_fields__:
-            yield from secrets_in(getattr(value, name))
+            yield from iter_secrets(getattr(value, name))
     elif isinstance(value, dict | tuple):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from secrets_in(item)
+            yield from iter_secrets(item)
 
 
 S = TypeVar("S", bound=Section)
 
 
-def changed(section: S, values: Mapping[str, object], prefix: str = "") -> S:
-    """The section with other values, which are named by their paths."""
+def replace(section: S, values: Mapping[str, object], prefix: str = "") -> S:
+    """Return the section with other values, given by their paths."""
     changes: dict[str, object] = {}
     for name in section.__struct_fields__:
         value = getattr(section, name)
         if isinstance(value, Section):
-            changes[name] = changed(value, values, f"{prefix}{name}.")
+            changes[name] = replace(value, values, f"{prefix}{name}.")
         elif prefix + name in values:
             changes[name] = values[prefix + name]
     return structs.replace(section, **changes)

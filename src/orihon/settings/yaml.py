@@ -1,8 +1,8 @@
-"""A small, safe subset of YAML, with the line on which each key stands.
+"""Parse a small, safe subset of YAML and keep the line number of each key.
 
-Mappings, lists, texts, numbers, booleans and nothing. Aliases and tags are refused: settings need neither, and without
-them a short file cannot grow in memory. Dates stay text. Nesting is limited, so no file can exhaust the stack.
-Doubled keys are passed on, so that the reader can name both lines.
+The subset has mappings, lists, texts, numbers, booleans and null. Aliases and tags are refused: settings do not need
+them, and aliases let a short file expand in memory. Dates stay text. Nesting is limited, so no file can exhaust the
+stack. Duplicate keys are returned, so that the caller can report both lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_DEPTH = 20
 
 
 class YamlError(Exception):
-    """The text is not YAML, or more of it than settings need."""
+    """The text is not YAML, or is outside the supported subset."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         self.line, self.column = line, column
@@ -23,7 +23,7 @@ class YamlError(Exception):
 
 
 class Entry(NamedTuple):
-    """A key and what stands at it: a plain value, a list, or a tuple of entries for a mapping."""
+    """A key and its value: a plain value, a list, or a tuple of entries for a mapping."""
 
     key: str
     line: int
@@ -35,13 +35,13 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        place = event.start_mark.line + 1, event.start_mark.column + 1
+        position = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, yaml.AliasEvent):
-            raise YamlError("aliases are not allowed", *place)
+            raise YamlError("aliases are not allowed", *position)
         if getattr(event, "tag", None) is not None:
-            raise YamlError("tags are not allowed", *place)
+            raise YamlError("tags are not allowed", *position)
         if self.depth > MAX_DEPTH:
-            raise YamlError("the nesting is too deep", *place)
+            raise YamlError("the nesting is too deep", *position)
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -50,29 +50,29 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse(text: str) -> object:
-    """The value of the whole text; None if it is empty."""
+    """Return the value of a YAML text; None if it is empty."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        return None if node is None else _value(loader, node)
+        return None if node is None else _convert(loader, node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        # Not chained: its text quotes the line, and the line may hold a secret.
-        raise YamlError(error.problem or error.context or "it is incomplete", *place) from None
+        position = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        # Not chained: the message quotes the line, which may contain a secret.
+        raise YamlError(error.problem or error.context or "it is incomplete", *position) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - text.rfind("\n", 0, error.position)
         raise YamlError("the character is not allowed", line, column) from error
-    except (ValueError, OverflowError) as error:  # PyYAML lets an escape such as \UFFFFFFFF through to chr()
-        raise YamlError("an escape or a number means nothing") from error
+    except (ValueError, OverflowError) as error:  # PyYAML passes an escape such as \UFFFFFFFF to chr()
+        raise YamlError("an escape or a number is invalid") from error
 
 
-def _value(loader: _Loader, node: yaml.Node) -> object:
+def _convert(loader: _Loader, node: yaml.Node) -> object:
     if isinstance(node, yaml.MappingNode):
-        return tuple(Entry(_key(key), key.start_mark.line + 1, _value(loader, value)) for key, value in node.value)
+        return tuple(Entry(_get_key(key), key.start_mark.line + 1, _convert(loader, item)) for key, item in node.value)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(loader, item) for item in node.value]
+        return [_convert(loader, item) for item in node.value]
     if node.tag.rpartition(":")[2] in {"null", "bool", "int", "float"}:
         value: object = loader.construct_object(node)
         return value
@@ -80,5 +80,5 @@ def _value(loader: _Loader, node: yaml.Node) -> object:
     return text
 
 
-def _key(node: yaml.Node) -> str:
+def _get_key(node: yaml.Node) -> str:
     return node.value if isinstance(node, yaml.ScalarNode) else "(a list or a mapping)"

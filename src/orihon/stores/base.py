@@ -527,7 +527,7 @@ def _encode(record: Record) -> tuple[Record, bytes]:
         return record, codec.encode_line(record)
     except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a value of another library
         try:
-            record = codec.cleaned(record)
+            record = codec.clean_record(record)
         except msgspec.ValidationError as error:
             hint = "orihon.records describes the fields."
             raise UsageError(f"A {type(record).__name__} cannot be stored: {error}.", hint=hint) from error

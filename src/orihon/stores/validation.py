@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.codec import cleaned
+from orihon.codec import clean_record
 from orihon.errors import Conflict, UsageError
 from orihon.ingest import Sanitiser
 from orihon.records import Metadata, TaskRow
@@ -44,7 +44,7 @@ def validate_new_task(uuid: str, metadata: Metadata, sanitiser: Sanitiser) -> Me
         raise UsageError("The task id looks like a secret.", hint="Leave the uuid out.")
     try:
         msgspec.convert(msgspec.to_builtins(TaskRow.new(metadata, "running")), TaskRow)
-        return cleaned(sanitiser.record(metadata))
+        return clean_record(sanitiser.record(metadata))
     except msgspec.ValidationError as error:
         hint = "orihon.records.Metadata describes the fields."
         raise UsageError(f"The task cannot be created: {error}.", hint=hint) from error

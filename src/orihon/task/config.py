@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from orihon.coerce import deep
+from orihon.coerce import to_json_value
 from orihon.context import wire
 from orihon.context.frame import Budget, Policy
 from orihon.context.recall import RECALL, UNFOLD
@@ -147,7 +147,7 @@ def tool_name(schema: Schema) -> str:
 
 def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with values of other libraries made plain."""
-    return {name: deep(value, "The tools" if name == "tools" else name) for name, value in options.items()}
+    return {name: to_json_value(value, "The tools" if name == "tools" else name) for name, value in options.items()}
 
 
 def check_option_names(options: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from orihon.codec import as_text, clean_text, clean_value
-from orihon.coerce import bool_of, list_of, mapping_of, text_of, text_or_none
+from orihon.codec import clean_text, clean_value, safe_str
+from orihon.coerce import to_bool, to_list, to_mapping, to_optional_text, to_text
 from orihon.embedded import split_data_url
 from orihon.errors import UsageError
 from orihon.ingest import shown
-from orihon.parts import readable
+from orihon.parts import decode_text_part
 from orihon.records import Call, Message, Part, Role, Usage
 
 ROLES = get_args(Role)
@@ -33,10 +33,10 @@ def message_of(
     key: str | None = None,
 ) -> Message:
     """A message that a store has still to number, date and count."""
-    role = text_of(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
+    role = to_text(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
     if role not in ROLES:
         raise UsageError(f"A message cannot have the role {role!a:.80}.", hint=f"Allowed are {', '.join(ROLES)}.")
-    given = [] if tool_calls is None else list_of(tool_calls, "tool_calls", hint="Give a list of calls.")
+    given = [] if tool_calls is None else to_list(tool_calls, "tool_calls", hint="Give a list of calls.")
     calls = [call_of(call) for call in given]
     if calls and role != "assistant":
         raise UsageError(f"A message of the {role} cannot call tools.", hint="Calls belong to the assistant.")
@@ -45,11 +45,11 @@ def message_of(
         role=cast("Role", role),
         content=_content(content),
         tool_calls=calls,
-        tool_call_id=text_or_none(tool_call_id, "tool_call_id"),
-        tool_name=text_or_none(tool_name, "tool_name"),
-        is_error=bool_of(is_error, "is_error"),
+        tool_call_id=to_optional_text(tool_call_id, "tool_call_id"),
+        tool_name=to_optional_text(tool_name, "tool_name"),
+        is_error=to_bool(is_error, "is_error"),
         usage=_usage(usage),
-        key=text_or_none(key, "key"),
+        key=to_optional_text(key, "key"),
         timestamp="",
         tokens=0,
     )
@@ -60,17 +60,17 @@ def call_of(call: Any) -> Call:
     if isinstance(call, Call):
         return call
     hint = 'Write it as {"id": "call_1", "name": "read_file", "arguments": "{…}"}.'
-    value = mapping_of(call) or {}
-    inner = mapping_of(value.get("function", value)) or {}
+    value = to_mapping(call) or {}
+    inner = to_mapping(value.get("function", value)) or {}
     if "name" not in inner:
-        raise UsageError(f"This is not a tool call: {shown(as_text(call))[:80]}.", hint=hint)
+        raise UsageError(f"This is not a tool call: {shown(safe_str(call))[:80]}.", hint=hint)
     arguments = clean_value({} if inner.get("arguments") is None else inner["arguments"])
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     own = clean_value(value.get("id") or "")
     return Call(
         id=own if isinstance(own, str) else str(own),
-        name=text_of(inner["name"], "name", hint=hint),
+        name=to_text(inner["name"], "name", hint=hint),
         arguments=arguments,
     )
 
@@ -92,10 +92,10 @@ def _content(content: Any) -> str | list[Part]:
     if content is None:
         return ""
     if isinstance(content, str | Enum):
-        return text_of(content, "content", hint=_PARTS)
+        return to_text(content, "content", hint=_PARTS)
     if isinstance(content, list | tuple):
         return [_part(item) for item in content]
-    fields = None if isinstance(content, Part) else mapping_of(content)
+    fields = None if isinstance(content, Part) else to_mapping(content)
     if isinstance(content, Part) or (fields is not None and "type" in fields):
         return [_part(content)]  # one part alone
     raise UsageError(f"A message cannot hold a {type(content).__name__}.", hint=_PARTS)
@@ -103,39 +103,39 @@ def _content(content: Any) -> str | list[Part]:
 
 def _part(item: Any) -> Part:
     if isinstance(item, Part):
-        return readable(item)
+        return decode_text_part(item)
     if isinstance(item, str | Enum):
-        return Part(type="text", text=text_of(item, "A part", hint=_PARTS))
-    fields = mapping_of(item) or {}
+        return Part(type="text", text=to_text(item, "A part", hint=_PARTS))
+    fields = to_mapping(item) or {}
     if not isinstance(fields.get("type"), str | Enum):
         hint = "A part is a text, or a dict with a `type`."
-        raise UsageError(f"This is not a part of a message: {shown(as_text(item))[:80]}.", hint=hint)
-    kind = text_of(fields["type"], "type")
+        raise UsageError(f"This is not a part of a message: {shown(safe_str(item))[:80]}.", hint=hint)
+    kind = to_text(fields["type"], "type")
     if kind in {"image_url", "input_image"}:
         return _picture(fields.get("image_url"))
     # Anthropic puts a picture into its source, OpenAI a file into its file
-    given = mapping_of(fields.get("source")) or mapping_of(fields.get("file")) or fields
+    given = to_mapping(fields.get("source")) or to_mapping(fields.get("file")) or fields
     if isinstance(given.get("file_data"), str):
         return _file(given)
     texts = ("text", "media_type", "name", "data", "url")
     known: dict[str, Any] = {
-        name: text_of(given[name], name) for name in texts if isinstance(given.get(name), str | Enum)
+        name: to_text(given[name], name) for name in texts if isinstance(given.get(name), str | Enum)
     }
     if not known:
         hint = "Give its `text`, or its `data` in base64 with a `media_type`, or a `url`."
         raise UsageError(f"A part of the type {kind!a:.80} says nothing that could be kept.", hint=hint)
     if given.get("type") == "text" and "data" in known and "text" not in known and given is not fields:
         known["text"] = known.pop("data")  # a document of Anthropic's that is plain text
-    return readable(Part(type="text" if kind in {"input_text", "output_text"} else kind, **known))
+    return decode_text_part(Part(type="text" if kind in {"input_text", "output_text"} else kind, **known))
 
 
 def _file(fields: Mapping[str, Any]) -> Part:
     """Make a part of a file as OpenAI writes it: `filename`, and `file_data` in base64 or as a `data:` URL."""
-    data = text_of(fields["file_data"], "file_data")
-    name = text_or_none(fields.get("filename"), "filename")
+    data = to_text(fields["file_data"], "file_data")
+    name = to_optional_text(fields.get("filename"), "filename")
     inline = split_data_url(data)
     media_type = inline.media_type if inline else _media_type(name or "")
-    return readable(Part(type="file", name=name, media_type=media_type, data=inline.data if inline else data))
+    return decode_text_part(Part(type="file", name=name, media_type=media_type, data=inline.data if inline else data))
 
 
 def _media_type(name: str) -> str | None:
@@ -146,8 +146,8 @@ def _media_type(name: str) -> str | None:
 
 def _picture(value: Any) -> Part:
     hint = 'Give {"type": "image_url", "image_url": {"url": …}}.'
-    fields = mapping_of(value)
-    url = text_of((value if fields is None else fields.get("url")) or "", "The address of a picture", hint=hint)
+    fields = to_mapping(value)
+    url = to_text((value if fields is None else fields.get("url")) or "", "The address of a picture", hint=hint)
     if not url:
         raise UsageError("The picture has no address.", hint=hint)
     inline = split_data_url(url)

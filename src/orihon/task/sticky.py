@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.coerce import list_of, text_of
+from orihon.coerce import to_list, to_text
 from orihon.context.frame import Texts
 from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entries_of, entry_text, told
 from orihon.context.view import State
@@ -40,7 +40,7 @@ class FileVersion(msgspec.Struct, frozen=True):
     ) -> FileVersion:
         """Return a version of a file; nothing is stored."""
         try:
-            path, text = text_of(path, "A path"), text_of(text, "A text")
+            path, text = to_text(path, "A path"), to_text(text, "A text")
         except UsageError:
             raise UsageError(f"{path!a:.80} cannot be a sticky file.", hint="Give a path and its text.") from None
         if not path.strip():
@@ -53,7 +53,7 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 def parse_files(files: Any) -> list[StickyFile | FileVersion]:
     """Return a list of versions as it was given; raise UsageError for anything else."""
-    versions = list_of(files, "Sticky files", hint=_HINT)
+    versions = to_list(files, "Sticky files", hint=_HINT)
     if not all(isinstance(version, StickyFile | FileVersion) for version in versions):
         raise UsageError("Sticky files are given with their texts.", hint=_HINT)
     return versions

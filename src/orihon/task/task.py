@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 import msgspec
 
-from orihon.codec import as_text, clean_text
-from orihon.coerce import mapping_of, text_of, text_or_none
+from orihon.codec import clean_text, safe_str
+from orihon.coerce import to_mapping, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
 from orihon.context.replies import reply_of
@@ -45,7 +45,7 @@ from orihon.task.tool_calls import ToolCalls
 from orihon.task.tool_run import PendingCall, ToolRun
 from orihon.task.window import Window
 from orihon.task.writer import TaskWriter
-from orihon.task_key import TaskKey, key_of
+from orihon.task_key import TaskKey, to_task_key
 
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
@@ -171,7 +171,7 @@ class Task:
                 msgspec.structs.replace(call, name=names[call.name]) if call.name in names else call
                 for call in message.tool_calls
             ]
-            message = msgspec.structs.replace(message, key=text_or_none(key, "key"), tool_calls=calls)
+            message = msgspec.structs.replace(message, key=to_optional_text(key, "key"), tool_calls=calls)
         with writer.lock:
             writer.check_running()
             before = writer.log.last
@@ -272,7 +272,7 @@ class Task:
         """Summarise the older messages now. Return None if nothing would be gained; `dry_run` changes nothing."""
         if keep_recent is not None and (not isinstance(keep_recent, int) or keep_recent < 0):
             raise UsageError(f"keep_recent cannot be {keep_recent!a:.40}.", hint="Give 0 or more.")
-        focus = text_of(focus, "focus", hint="Say in a text what the summary should keep.")
+        focus = to_text(focus, "focus", hint="Say in a text what the summary should keep.")
         with self.writer.lock:
             self.writer.check_running()
             focus = self.writer.sanitiser.text(focus)  # the summariser reads it
@@ -447,7 +447,7 @@ class Task:
 
     def link(self, key: TaskKey | str) -> None:
         """Say what this task became, such as the pull request of an issue, so that its first run inherits."""
-        key = key_of(key)
+        key = to_task_key(key)
         with self.writer.lock:
             self.writer.update(linked_key=str(self.writer.sanitiser.key(key)))
 
@@ -470,20 +470,20 @@ class Task:
 
     def fail(self, error: str, *, reason: str = "") -> None:
         """Mark the task failed."""
-        ending = Ending("failed", error=clean_text(as_text(error)), reason=text_or_none(reason, "reason") or "")
+        ending = Ending("failed", error=clean_text(safe_str(error)), reason=to_optional_text(reason, "reason") or "")
         with self.writer.lock:
             self._lifecycle.end(ending)
 
     def stop(self, reason: str = "") -> None:
         """Mark the task stopped."""
-        ending = Ending("stopped", reason=text_or_none(reason, "reason") or "")
+        ending = Ending("stopped", reason=to_optional_text(reason, "reason") or "")
         with self.writer.lock:
             self._lifecycle.end(ending)
 
     def drop(self, reason: str = "") -> None:
         """Stop a task that is pending or paused, without resuming it first."""
         with self.writer.lock:
-            self._lifecycle.drop(text_or_none(reason, "reason") or "")
+            self._lifecycle.drop(to_optional_text(reason, "reason") or "")
 
     def finish(self, ending: Ending) -> None:
         """Do the rest of an ending that another process began."""
@@ -498,7 +498,7 @@ class Task:
     def pause(self, reason: str = "") -> None:
         """Pause the task; `engine.resume(uuid)` continues it."""
         with self.writer.lock:
-            self._lifecycle.pause(text_or_none(reason, "reason") or "")
+            self._lifecycle.pause(to_optional_text(reason, "reason") or "")
 
     def close(self) -> None:
         """Release the lease; a task that still runs is paused first."""
@@ -521,7 +521,7 @@ class Task:
                 if error is None:
                     self._lifecycle.complete_or_pause()
                 elif isinstance(error, Exception):
-                    self.fail(f"{type(error).__name__}: {as_text(error)}")
+                    self.fail(f"{type(error).__name__}: {safe_str(error)}")
                 else:  # Ctrl-C, an exit, a cancellation: nothing is wrong with the task
                     self._lifecycle.pause()
             except StoreError as failure:
@@ -533,13 +533,13 @@ class Task:
 
 
 def _plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
-    fields = mapping_of(entry) or {}
-    kind, data = fields.get("type"), mapping_of(fields.get("data"))
+    fields = to_mapping(entry) or {}
+    kind, data = fields.get("type"), to_mapping(fields.get("data"))
     if not isinstance(kind, str) or kind not in get_args(PlanKind) or data is None:
         hint = (
             "Give `type` and `data`; orihon.planning.schema.make_entry makes them from a Plan, a Revision and the like."
         )
-        raise UsageError(f"This is not an entry of a plan: {shown(as_text(entry))!a:.80}.", hint=hint)
+        raise UsageError(f"This is not an entry of a plan: {shown(safe_str(entry))!a:.80}.", hint=hint)
     return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from orihon.codec import as_text
-from orihon.coerce import text_of
+from orihon.codec import safe_str
+from orihon.coerce import to_text
 from orihon.context.sticky import StickyFile, StickyList
 from orihon.context.view import saved
 from orihon.context.window import STICKY_SHARE
@@ -86,7 +86,7 @@ class Timeline:
         """Hide what came after message `to` and return the event, which `undo` takes."""
         last = self._writer.log.last
         if not isinstance(to, int) or not 0 <= to <= last:
-            raise UsageError(f"There is no message {as_text(to)[:40]}.", hint=f"Give a number up to {last}.")
+            raise UsageError(f"There is no message {safe_str(to)[:40]}.", hint=f"Give a number up to {last}.")
         return self._writer.event("rewind", to=self._unit_end(to))
 
     def undo(self, event: int | None = None) -> int:
@@ -101,7 +101,7 @@ class Timeline:
 
     def checkpoint(self, label: str = "", **data: Any) -> int:
         """Remember the view as it is now and return the event, which `restore` takes."""
-        label = text_of(label, "The label of a checkpoint")
+        label = to_text(label, "The label of a checkpoint")
         return self._writer.event("checkpoint", label=label, **data, **saved(self._writer.log.view))
 
     def restore(self, checkpoint: int, **data: Any) -> int:

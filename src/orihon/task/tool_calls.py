@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from orihon.coerce import text_of
+from orihon.coerce import to_text
 from orihon.context import recall as lookup
 from orihon.context.ranges import contains
 from orihon.context.repair import INTERRUPTED
@@ -120,7 +120,7 @@ class ToolCalls:
 
     def recall(self, query: str, scope: Literal["task", "previous"] = "task") -> str:
         """Return the passages that say most about a query, in the hidden part of the log or in the previous run."""
-        query = text_of(query, "A query", hint="Give the words to look for.")
+        query = to_text(query, "A query", hint="Give the words to look for.")
         if scope == "previous":
             if not self._previous:
                 return "There is no previous run of this task."

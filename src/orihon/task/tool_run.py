@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.codec import as_text
+from orihon.codec import safe_str
 from orihon.coerce import decode_json
 from orihon.records import Message, Part, ToolCall
 
@@ -50,7 +50,7 @@ class ToolRun:
         self.duration_ms = max(0, int((time.monotonic() - self._began) * 1000))
         if exception is not None:
             self.exception = exception
-            self.fail(f"{type(exception).__name__}: {as_text(exception)}")
+            self.fail(f"{type(exception).__name__}: {safe_str(exception)}")
 
     def fail(self, text: str) -> None:
         """Set what the model reads instead of a result."""
@@ -61,7 +61,7 @@ class ToolRun:
         try:
             content = render_result(self.result, sanitise)
         except Exception as error:  # noqa: BLE001 - reading an object of the caller's can raise anything
-            self.fail(f"The result cannot be read: {type(error).__name__}: {as_text(error)}")
+            self.fail(f"The result cannot be read: {type(error).__name__}: {safe_str(error)}")
             content = self.result
         return Message(
             seq=0,

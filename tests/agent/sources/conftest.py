@@ -9,7 +9,7 @@ import pytest
 from orihon import TaskKey
 from orihon.agent.sources import open_source
 from orihon.settings.schema import Settings
-from orihon.settings.section import Secret, changed
+from orihon.settings.section import Secret, replace
 from support.code_hosts import GitHubFake, GitLabFake, World
 
 TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
@@ -43,7 +43,7 @@ class Desk:
         values = {f"{self.name}.{name}": value for name, value in changes.items()}
         self.source = open_source(
             self.name,
-            changed(self.settings, values),
+            replace(self.settings, values),
             sleep=self.slept.append,
             now=lambda: self.fake.time.timestamp() + sum(self.slept),
         )
@@ -53,7 +53,7 @@ class Desk:
 def desk_of(name):
     fake = FAKES[name]()
     values = {"base_url": fake.url, "token": Secret(TOKEN), "bot_name": "The-Bot", "owner": "acme"}
-    settings = changed(Settings(), {f"{name}.{key}": value for key, value in values.items()})
+    settings = replace(Settings(), {f"{name}.{key}": value for key, value in values.items()})
     desk = Desk(name, fake, settings)
     desk.again()
     return desk

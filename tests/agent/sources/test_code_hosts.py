@@ -8,7 +8,7 @@ from orihon import TaskKey
 from orihon.agent.sources import SeenComments, open_source
 from orihon.errors import SettingsError, SourceError, UsageError
 from orihon.settings.schema import Settings
-from orihon.settings.section import Secret, changed
+from orihon.settings.section import Secret, replace
 from support.code_hosts import Fault
 
 OUTCOMES = ["queued", "processing", "done", "failed", "paused", "stopped"]
@@ -355,7 +355,7 @@ class TestOpening:
     @pytest.mark.parametrize("url", ["ftp://x", "https://", "https://me:pass@host", "host", "https://h/?token=x"])
     def test_an_address_is_checked(self, url):
         """Only http and https, and no credentials inside."""
-        settings = changed(Settings(), {"github.token": Secret("t" * 20), "github.base_url": url})
+        settings = replace(Settings(), {"github.token": Secret("t" * 20), "github.base_url": url})
         with pytest.raises(SettingsError, match="base_url"):
             open_source("github", settings)
 
@@ -363,7 +363,7 @@ class TestOpening:
     def test_a_token_that_cannot_be_one(self, token):
         """What no header can hold is refused without being shown."""
         with pytest.raises(SettingsError) as caught:
-            open_source("gitlab", changed(Settings(), {"gitlab.token": Secret(token)}))
+            open_source("gitlab", replace(Settings(), {"gitlab.token": Secret(token)}))
         assert token.strip() not in str(caught.value) or not token.strip()
 
     def test_other_sources_do_not_exist(self):

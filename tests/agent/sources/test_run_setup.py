@@ -9,7 +9,7 @@ from orihon.agent.queue import Job, enqueue_new_items
 from orihon.agent.run_setup import RunSetup, mark_task, run_queued
 from orihon.errors import SourceError
 from orihon.records import Message
-from orihon.settings.section import changed
+from orihon.settings.section import replace
 
 LOOK = {"say": "I look.", "call": [{"name": "list_files", "arguments": {}}]}
 
@@ -22,7 +22,7 @@ def job(tmp_path):
 
 def opened(desk, tmp_path, **changes):
     values = {"pause_resume.signal_file": str(tmp_path / "pause"), "lease.heartbeat_seconds": 5.0}
-    return orihon.open(tmp_path / "store", settings=changed(desk.settings, values | changes))
+    return orihon.open(tmp_path / "store", settings=replace(desk.settings, values | changes))
 
 
 def test_an_issue_is_found_and_done(desk, tmp_path, job):

@@ -18,7 +18,7 @@ from orihon.chat.terminal.session import show_warnings
 from orihon.chat.terminal.ui import PipeUI
 from orihon.chat.terminal.ui_terminal import InputHistory, find_history
 from orihon.settings.schema import Llm, Provider, Settings
-from orihon.terminal import language_of
+from orihon.terminal import detect_language
 from orihon.testing import serve
 from orihon.testing.wire_rules import violations
 from support.typist import Table, Typist, messages
@@ -260,7 +260,7 @@ class TestTexts:
          ({"LC_ALL": "", "LC_MESSAGES": "ja_JP.UTF-8", "LANG": "en_GB"}, "ja")],
     )  # fmt: skip
     def test_the_locale_selects_the_language(self, environ, language):
-        assert language_of(environ) == language
+        assert detect_language(environ) == language
 
 
 class TestInputHistory:

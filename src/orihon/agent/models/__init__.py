@@ -23,7 +23,7 @@ from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
 from orihon.retry import Backoff
 from orihon.settings.schema import Provider, Settings
-from orihon.settings.section import Secret, shown
+from orihon.settings.section import Secret, redact
 from orihon.task.window import Window
 
 OnText = Callable[[str], None]
@@ -88,14 +88,14 @@ def _open_remote(provider: str, model: str, settings: Settings, cache: Path | No
     section: Provider = getattr(settings.llm, provider)
     variable, address = _PROVIDERS[provider]
     if section.base_url and not section.base_url.startswith(("http://", "https://")):
-        message = f"`llm.{provider}.base_url` is {str(shown(section.base_url))!a}, which is not a URL."
+        message = f"`llm.{provider}.base_url` is {str(redact(section.base_url))!a}, which is not a URL."
         raise UsageError(message, hint="Start it with http:// or https://.")
     model_class = _load_class(provider)
     from orihon.agent.models.client import ModelOptions  # noqa: PLC0415 - needs httpx2
 
     # The SDK reads the variable of its provider; that key must not go to another server.
     api_key = section.api_key or (None if variable else Secret("none"))
-    info = ProviderInfo(f"{provider}:{model}", f"llm.{provider}", variable, str(shown(section.base_url)) or address)
+    info = ProviderInfo(f"{provider}:{model}", f"llm.{provider}", variable, str(redact(section.base_url)) or address)
     options = ModelOptions(
         model=model,
         provider=info,

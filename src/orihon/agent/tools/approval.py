@@ -9,7 +9,7 @@ from typing import Literal
 from orihon.agent.tools.diff import render_full_lines
 from orihon.agent.tools.edit import Change
 from orihon.errors import ToolError, UsageError
-from orihon.terminal import printable
+from orihon.terminal import escape
 
 Approve = Literal["ask", "edits", "all"]
 Kind = Literal["edit", "run"]
@@ -49,7 +49,7 @@ class Approval:
 def escape_question(text: str) -> str:
     """Return a question that cannot move the cursor, reverse the text or hide a part of itself."""
     omitted = f"\n… and {len(text) - MAX_CHARS:,} more characters" if len(text) > MAX_CHARS else ""
-    return printable(text[:MAX_CHARS]) + omitted
+    return escape(text[:MAX_CHARS]) + omitted
 
 
 def _ask_terminal(question: str) -> bool:

@@ -21,7 +21,7 @@ from orihon.chat.terminal.session import ChatSession, defer_interrupt, make_syst
 from orihon.chat.terminal.ui import format_listings
 from orihon.chat.workspace_checkpoints import RestoreResult
 from orihon.errors import LeaseLost, OrihonError, UsageError
-from orihon.terminal import duration
+from orihon.terminal import format_duration
 
 TRANSCRIPT_ENTRIES = 20
 MAX_NAMES = 20  # of files in one line; the others are counted
@@ -276,7 +276,7 @@ def _end_tangent(chat: ChatSession, keep: str) -> None:
     conversation.leave_tangent(keep)  # type: ignore[arg-type]  # the pattern allows no other value
     chat.files.reload_tracker()
     place = "outer tangent" if conversation.is_in_tangent else "tangent ended"
-    chat.ui.note(texts(place, duration=duration(seconds, texts.language), kept=texts(f"kept {keep}")))
+    chat.ui.note(texts(place, duration=format_duration(seconds, texts.language), kept=texts(f"kept {keep}")))
     if checkpoints is not None:
         left = tangents[-1]
         chat.before_tangent, changes = checkpoints.find_tangent_changes(left.event, left.after)

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from orihon.chat.i18n import Texts
 from orihon.chat.registry import ConversationListing
-from orihon.terminal import printable
+from orihon.terminal import escape
 
 
 class ChatUI(ABC):
@@ -100,7 +100,7 @@ def is_yes(answer: str) -> bool:
 def write(stream: TextIO, text: str) -> None:
     """Write printable text at once; exit if the terminal is gone, which may precede SIGHUP."""
     try:
-        stream.write(printable(text))
+        stream.write(escape(text))
         stream.flush()
     except BrokenPipeError:
         raise

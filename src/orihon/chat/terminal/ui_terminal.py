@@ -27,7 +27,7 @@ from orihon.chat.terminal.ui import ChatUI, is_yes, make_hangup
 from orihon.errors import StoreError
 from orihon.ingest import shown
 from orihon.stores.files import make_directory, open_file, warn_if_open
-from orihon.terminal import printable
+from orihon.terminal import escape
 
 Complete = Callable[[str], Iterable[tuple[str, int]]]
 PROMPT, CONTINUATION = "> ", "… "
@@ -59,7 +59,7 @@ class TerminalUI(ChatUI):
             self.end_line()
             try:
                 with patch_stdout():  # output of other threads appears above the line
-                    return self._session.prompt(f"{printable(meter)}\n{PROMPT}")
+                    return self._session.prompt(f"{escape(meter)}\n{PROMPT}")
             except KeyboardInterrupt:
                 if not self._session.default_buffer.text:
                     raise

@@ -24,8 +24,8 @@ from orihon.context.wire.pieces import (
     Piece,
     arguments_of,
     native_items,
-    object_of,
-    pieces,
+    parse_arguments,
+    render_pieces,
     same_model,
     text_of,
     wire_id,
@@ -107,7 +107,7 @@ def _reply(message: Message, load: Load | None) -> list[Block]:
             "type": "tool_use",
             "id": wire_id(call.id, _ID),
             "name": call.name,
-            "input": object_of(arguments_of(call, load)),
+            "input": parse_arguments(arguments_of(call, load)),
         }
         for call in message.tool_calls
     ]
@@ -122,7 +122,7 @@ def _result(message: Message, load: Load | None) -> Block:
 
 
 def _pieces(message: Message, load: Load | None, images: Collection[str]) -> list[Piece]:
-    return pieces(message, load, images, max_chars=MAX_PICTURE_CHARS)
+    return render_pieces(message, load, images, max_chars=MAX_PICTURE_CHARS)
 
 
 def _blocks(shown: list[Piece]) -> list[Block]:

@@ -20,11 +20,11 @@ from orihon.context.wire.pieces import (
     Load,
     Piece,
     arguments_of,
+    join_pieces,
     native_items,
-    object_of,
-    pieces,
+    parse_arguments,
+    render_pieces,
     text_of,
-    words_of,
 )
 from orihon.records import Message
 
@@ -48,7 +48,7 @@ def gemini(messages: Sequence[Message], *, model: str = "", load: Load | None = 
         elif role == "tool":
             _add(contents, "user", _results(run, load, ids))
         elif role == "user":
-            _add(contents, "user", (_part(piece) for message in run for piece in pieces(message, load, _IMAGES)))
+            _add(contents, "user", (_part(piece) for message in run for piece in render_pieces(message, load, _IMAGES)))
     if not contents or contents[-1]["role"] == "model":
         _add(contents, "user", [{"text": CONTINUE}])
     return {"systemInstruction": {"parts": system}, "contents": contents} if system else {"contents": contents}
@@ -73,7 +73,7 @@ def _reply(message: Message, model: str, load: Load | None, ids: dict[str, str])
         return [part for part in items if part.get("text") != "" or part.get("thoughtSignature")]
     text = text_of(message, load)
     calls: list[Part] = [
-        {"functionCall": {"name": call.name, "args": object_of(arguments_of(call, load))}}
+        {"functionCall": {"name": call.name, "args": parse_arguments(arguments_of(call, load))}}
         for call in message.tool_calls
     ]
     if must_sign:
@@ -88,8 +88,8 @@ def _results(run: Iterable[Message], load: Load | None, ids: dict[str, str]) -> 
         answer: dict[str, Any] = {"name": message.tool_name or ""}
         if given := ids.get(message.tool_call_id or ""):
             answer["id"] = given
-        shown = pieces(message, load, _IMAGES)
-        answer["response"] = {"error" if message.is_error else "output": words_of(shown)}
+        shown = render_pieces(message, load, _IMAGES)
+        answer["response"] = {"error" if message.is_error else "output": join_pieces(shown)}
         answers.append({"functionResponse": answer})
         for image in (piece for piece in shown if isinstance(piece, Image) and piece.data):
             pictures += [{"text": image.line}, _part(image)]

@@ -17,12 +17,12 @@ from orihon.context.wire.pieces import (
     Load,
     Piece,
     arguments_of,
-    made_id,
-    pieces,
+    join_pieces,
+    make_id,
     plain_text,
+    render_pieces,
     same_model,
     text_of,
-    words_of,
 )
 from orihon.parts import PICTURES
 from orihon.records import Message, Native
@@ -44,7 +44,7 @@ def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = 
         if role == "assistant":
             rendered.append(_assistant(message, model, load))
         elif role == "user":
-            rendered.append({"role": "user", "content": _content(pieces(message, load, IMAGES))})
+            rendered.append({"role": "user", "content": _content(render_pieces(message, load, IMAGES))})
         else:
             rendered.append({"role": "system", "content": text_of(message, load)})
     if pictures:
@@ -69,7 +69,7 @@ def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any
 
 
 def _id(id: str) -> str:
-    return id if 0 < len(id) <= LONGEST_ID else made_id(id)
+    return id if 0 < len(id) <= LONGEST_ID else make_id(id)
 
 
 def _reasoning(native: Native, model: str) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def _result(message: Message, load: Load | None, pictures: list[Piece]) -> dict[
     """A result in words; its pictures are put to the others."""
     text = plain_text(message)
     if text is None:
-        shown = pieces(message, load, IMAGES)
-        text = words_of(shown)
+        shown = render_pieces(message, load, IMAGES)
+        text = join_pieces(shown)
         for image in (piece for piece in shown if isinstance(piece, Image)):
             pictures += [image.line, image]
     return {"role": "tool", "tool_call_id": _id(message.tool_call_id or ""), "content": text}
@@ -99,7 +99,7 @@ def _shown(pictures: list[Piece]) -> dict[str, Any]:
 
 def _content(shown: list[Piece]) -> str | list[dict[str, Any]]:
     if not any(isinstance(piece, Image) for piece in shown):
-        return words_of(shown)
+        return join_pieces(shown)
     return [
         {"type": "image_url", "image_url": {"url": piece.source}}
         if isinstance(piece, Image)

@@ -18,11 +18,11 @@ from orihon.context.wire.pieces import (
     Load,
     Piece,
     arguments_of,
+    join_pieces,
     native_items,
-    pieces,
+    render_pieces,
     text_of,
     wire_id,
-    words_of,
 )
 from orihon.records import Message
 
@@ -35,14 +35,14 @@ def responses(messages: Sequence[Message], *, model: str = "", load: Load | None
     seen: set[str] = set()  # the ids of items, which name them once
     for message in messages:
         if message.role == "tool":
-            shown = _content(pieces(message, load, IMAGES))
+            shown = _content(render_pieces(message, load, IMAGES))
             call_id = wire_id(message.tool_call_id or "", _ID)
             rendered.append({"type": "function_call_output", "call_id": call_id, "output": shown})
         elif message.role == "assistant":
             rendered += _reply(message, model, load, seen)
         else:
             images = IMAGES if message.role == "user" else ()
-            rendered.append(_said(message.role, _content(pieces(message, load, images))))
+            rendered.append(_said(message.role, _content(render_pieces(message, load, images))))
     return rendered or [_said("user", CONTINUE)]
 
 
@@ -76,7 +76,7 @@ def _said(role: str, content: str | list[dict[str, Any]]) -> dict[str, Any]:
 
 def _content(shown: list[Piece]) -> str | list[dict[str, Any]]:
     if not any(isinstance(piece, Image) for piece in shown):
-        return words_of(shown)
+        return join_pieces(shown)
     return [
         {"type": "input_image", "image_url": piece.source, "detail": "auto"}
         if isinstance(piece, Image)

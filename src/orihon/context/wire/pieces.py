@@ -11,10 +11,21 @@ import msgspec
 
 from orihon.context.replies import said
 from orihon.errors import Corrupt, NotFound
-from orihon.parts import IMAGES, Image, Load, Piece, is_object_text, made_id, object_of, object_text, pieces, words_of
+from orihon.parts import (
+    IMAGES,
+    Image,
+    Load,
+    Piece,
+    is_object_text,
+    join_pieces,
+    make_id,
+    normalize_arguments,
+    parse_arguments,
+    render_pieces,
+)
 from orihon.records import Call, Message
 
-__all__ = ["CONTINUE", "IMAGES", "Image", "Load", "Piece", "made_id", "object_of", "pieces", "words_of"]
+__all__ = ["CONTINUE", "IMAGES", "Image", "Load", "Piece", "join_pieces", "make_id", "parse_arguments", "render_pieces"]
 
 CONTINUE = "Continue."  # where a request has to end with the user's words, and the log does not
 
@@ -24,7 +35,7 @@ _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$")
 def text_of(message: Message, load: Load | None) -> str:
     """The message in words alone."""
     text = plain_text(message)
-    return words_of(pieces(message, load)) if text is None else text
+    return join_pieces(render_pieces(message, load)) if text is None else text
 
 
 def plain_text(message: Message) -> str | None:
@@ -41,13 +52,13 @@ def arguments_of(call: Call, load: Load | None) -> str:
         return call.arguments
     if load is not None:
         with suppress(Corrupt, NotFound):
-            return object_text(load(call.blob).decode("utf-8", "replace"))
+            return normalize_arguments(load(call.blob).decode("utf-8", "replace"))
     return msgspec.json.encode({"_raw": call.arguments, "_bytes": call.blob.size_bytes}).decode()
 
 
 def wire_id(id: str, allowed: re.Pattern[str]) -> str:
     """The id, or a stable one in its place where the provider would refuse it."""
-    return id if allowed.fullmatch(id) else made_id(id)
+    return id if allowed.fullmatch(id) else make_id(id)
 
 
 def same_model(one: str, other: str) -> bool:

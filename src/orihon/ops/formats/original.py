@@ -27,7 +27,7 @@ from orihon.ops.blobs import load_blobs
 from orihon.ops.formats._common import Parsed, RecordPath
 from orihon.records import Event, Message, Metadata, Record
 from orihon.stores.base import LISTS, Lease, Problem, Store
-from orihon.terminal import json_line
+from orihon.terminal import encode_json_line
 
 FIELD = "imported"
 MARK = "$orihon"
@@ -62,7 +62,7 @@ def render_original(store: Store, metadata: Metadata) -> Iterator[str]:
         raise Conflict(sentence, hint="Export it in another format.", retryable=False)
     for line, records in groupby(iter_originals(store, metadata.uuid), key=lambda item: _line_number(item[0])):
         value = rebuild_value((path if line is None else path[1:], record) for path, record in records)
-        yield (value if isinstance(value, str) else json_line(value)) + "\n"
+        yield (value if isinstance(value, str) else encode_json_line(value)) + "\n"
 
 
 def _line_number(path: RecordPath) -> int | None:
@@ -98,7 +98,7 @@ def _from_events(store: Store, uuid: str) -> Iterator[tuple[RecordPath, Any]]:
         imported = _convert(event.data)
         if imported.blob is not None:
             text = store.blob(uuid, imported.blob.sha256).decode("utf-8", "replace")
-            imported = _convert(codec.json_or_text(text))
+            imported = _convert(codec.parse_json_or_text(text))
         first = max(1, event.after - imported.messages + 1)
         group = store.read(uuid, Message, first=first, last=event.after) if imported.messages else ()
         yield from _restore_records(store, uuid, imported, group)

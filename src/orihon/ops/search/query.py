@@ -83,7 +83,7 @@ def search(
     if rebuild and path is not None:
         remove_index(path)
     of = {"of": query.user} if query.user else {}
-    authorized.trail.asked("search", SEARCHED, query.user, text=query.text, **of)
+    authorized.trail.record_query("search", SEARCHED, query.user, text=query.text, **of)
 
     def find(index: Index) -> dict[str, list[SearchMatch]]:
         fill_index(store, index, on_progress=on_progress)
