@@ -28,7 +28,7 @@ from orihon.stores.base import FORMAT, LISTS
 from orihon.stores.jsonl.layout import DIRECTORIES, encode_handoff, encode_metadata, encode_state
 from orihon.stores.jsonl.message_index import MessageIndex, make_entry
 from orihon.stores.sql import rows
-from orihon.stores.sql.sqlite import TABLES
+from orihon.stores.sql.store import TABLES
 from orihon.task_key import TaskKey
 
 TASKS = 100_000

@@ -149,7 +149,7 @@ def test_there_is_no_room_at_all(small_disk):
     os.close(reading)
     sentence = child.line()
     assert "The lease on task" in sentence
-    assert "could not be given back" in sentence
+    assert "could not be released" in sentence
     assert "disk is full" in sentence
     assert sentence.endswith("in 60 seconds. False")
     assert [child.line(), child.line()] == ["0 False", "closed"]
@@ -165,7 +165,7 @@ def test_there_is_no_room_at_all(small_disk):
 
 
 def test_the_end_of_the_holder_frees_it(small_disk):
-    """A lease that could not be given back is taken at once when its process is gone."""
+    """A lease that could not be released is taken at once when its process is gone."""
     url = url_of("sqlite", small_disk)
 
     def work(say):
@@ -260,7 +260,7 @@ def test_a_server_that_is_gone():
         for lease in leases:
             lease.append(a_message("hello"))
         server.stop()
-        with pytest.raises(StoreError, match=r"The lease on task .* could not be given back.*in 2 seconds"):
+        with pytest.raises(StoreError, match=r"The lease on task .* could not be released.*in 2 seconds"):
             leases[0].close()
         with pytest.raises(StoreError):
             store.close()
@@ -318,4 +318,4 @@ def test_files_that_may_not_grow(kind, url_at, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "paused"
-    assert "could not be given back" not in done.stderr
+    assert "could not be released" not in done.stderr

@@ -143,7 +143,7 @@ def test_a_large_task_goes_piece_by_piece(tmp_path):
             assert store.reader.all(f"SELECT DISTINCT uuid FROM {table}") == [(other.uuid,)]  # noqa: S608
         size = store.path.stat().st_size
         assert store.vacuum() > 0
-        store.writer._copy_back()
+        store.writer.checkpoint()
         assert store.path.stat().st_size < size
 
 

@@ -167,7 +167,7 @@ def test_an_empty_database_gets_its_tables(url):
     """Whoever opens it first makes them; `migrate` finds nothing to do, and says which version it is."""
     open_store(url).close()
     done = bring_up_to_date(url)
-    assert (done.applied, done.version) == ([], migrations.migrations()[-1].number)
+    assert (done.applied, done.version) == ([], migrations.load_migrations()[-1].number)
 
 
 def test_the_command_migrate(url, tmp_path):
@@ -182,7 +182,7 @@ def test_the_command_migrate(url, tmp_path):
     assert "applied  001 store\n" in run(url).stdout
     again = json.loads(run(url, "--json").stdout)
     assert again["applied"] == []
-    assert again["version"] == migrations.migrations()[-1].number
+    assert again["version"] == migrations.load_migrations()[-1].number
     assert run("sqlite:///x.db").returncode == 2
     assert run().returncode == 2
 
@@ -190,9 +190,9 @@ def test_the_command_migrate(url, tmp_path):
 def test_older_and_newer_tables_are_refused(url, monkeypatch):
     """Code and tables of different versions do not meet: the older code is told, the newer waits for `migrate`."""
     open_store(url).close()
-    known = migrations.migrations()
+    known = migrations.load_migrations()
     newer = Migration(known[-1].number + 1, "later", "ALTER TABLE tasks ADD COLUMN colour text")
-    monkeypatch.setattr(migrations, "migrations", lambda: [*known, newer])
+    monkeypatch.setattr(migrations, "load_migrations", lambda: [*known, newer])
     assert "orihon migrate" in refusal(url, SchemaMismatch).hint
     assert bring_up_to_date(url).applied == [f"{newer.number:03} later"]
     open_store(url).close()
@@ -204,9 +204,9 @@ def test_older_and_newer_tables_are_refused(url, monkeypatch):
 
 def test_tasks_of_the_first_version_stay(url, admin, monkeypatch):
     """A database that was made before rows counted anything is brought up to date, with what is in it."""
-    known = migrations.migrations()
+    known = migrations.load_migrations()
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "migrations", lambda: known[:3])
+        patch.setattr(migrations, "load_migrations", lambda: known[:3])
         bring_up_to_date(url)
     admin.execute(
         "INSERT INTO tasks (uuid, task_source, owner, repo, task_type, task_id, status, created_at, started_at, "
@@ -227,10 +227,10 @@ def test_tasks_of_the_first_version_stay(url, admin, monkeypatch):
 def test_a_migration_that_fails_leaves_nothing(url, admin, monkeypatch):
     """It and its record are one transaction."""
     open_store(url).close()
-    known = migrations.migrations()
+    known = migrations.load_migrations()
     number = known[-1].number + 1
     half = Migration(number, "half", "ALTER TABLE tasks ADD COLUMN colour text; SELECT 1 / 0")
-    monkeypatch.setattr(migrations, "migrations", lambda: [*known, half])
+    monkeypatch.setattr(migrations, "load_migrations", lambda: [*known, half])
     with pytest.raises(OrihonError, match="division by zero"):
         bring_up_to_date(url)
     assert admin.execute("SELECT max(number) FROM orihon_migrations").fetchone() == (known[-1].number,)
@@ -372,7 +372,7 @@ def test_a_schema_that_is_not_there(postgres_url):
 
 def test_few_connections(url):
     """A store keeps what it needs, and gives all back."""
-    with open_store(url) as store, closing(Server(url, patience_seconds=0)):
+    with open_store(url) as store, closing(Server(url, retry_seconds=0)):
         assert len(store.server._idle) == 1
         list(store.find())
         assert len(store.server._idle) == 1

@@ -15,7 +15,8 @@ from orihon.settings.schema import ContextInheritance, PauseResume, Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options, Query
 from orihon.stores.sql import postgres_queue
-from orihon.stores.sql.store import TABLES
+from orihon.stores.sql.postgres import FIND_KEY, RENEW, TAKE, TAKEN, PostgresStore
+from orihon.stores.sql.store import NEWEST, TABLES
 
 JOB = Job(request="Go.", plan=False)
 WAIT_SECONDS = 30
@@ -226,17 +227,14 @@ def test_every_question_has_its_index(url):
         (postgres_queue.ABANDONED, (60, "%x%")),
         (postgres_queue.RESERVE, (30, ["a", "b"], ["a", "b"])),
     ]
-    from orihon.stores.sql import postgres_lease  # noqa: PLC0415
-    from orihon.stores.sql.postgres import NEWEST, PAGE, TAKE, TAKEN  # noqa: PLC0415
-
     names = {"table": "messages", "number": "seq"}
     statements += [
         (TAKE, ("o", "o", "u", ["o"], 60)),
         (TAKEN, ("u", "o")),
-        (PAGE.format(first="%s", **names), ("u", 1, 9)),
-        (PAGE.format(first=NEWEST.format(**names), **names), ("u", "u", 9, 9)),
-        (postgres_lease.WITH_KEY, ("u", "k", "k")),
-        (postgres_lease.RENEW, ("u", 1, "o")),
+        (PostgresStore.page_statement.format(first="?", **names), ("u", 1, 9)),
+        (PostgresStore.page_statement.format(first=NEWEST.format(**names), **names), ("u", "u", 9, 9)),
+        (FIND_KEY, ("u", "k", "k")),
+        (RENEW, ("u", 1, "o")),
     ]
     for plan in plans(url, statements):
         assert "Seq Scan" not in plan, plan

@@ -7,9 +7,8 @@ from orihon.ops.doctor import examine
 from orihon.records import Message, Metadata
 from orihon.stores import open_store
 from orihon.stores.base import Query
-from orihon.stores.sql import postgres_sweeping
-from orihon.stores.sql.postgres import OWN_TABLES
-from orihon.stores.sql.sweeping import PIECE_ROWS
+from orihon.stores.sql.postgres import OWN_TABLES, SWEEPS
+from orihon.stores.sql.store import IS_GONE, PIECE_ROWS
 from orihon.testing.samples import a_message, a_task
 
 MANY = 2 * PIECE_ROWS + 50
@@ -117,7 +116,7 @@ def test_pieces_are_small(store, monkeypatch):
 
     def counted(statement, *values):
         found = change(statement, *values)
-        if statement in postgres_sweeping.SWEEP[postgres_sweeping.GONE]:
+        if statement in SWEEPS[IS_GONE]:
             sizes.append(found[0][0])
         return found
 

@@ -204,8 +204,8 @@ def test_the_kernel_is_asked_to_sync(path, durability, expected):
 
 def test_the_log_does_not_grow_for_ever(path, monkeypatch):
     """It is copied back when a turn ends, or anyway when nobody ever syncs."""
-    monkeypatch.setattr(database, "COPY_BACK_BYTES", 100_000)
-    monkeypatch.setattr(database, "COPY_BACK_ANYWAY_BYTES", 1_000_000)
+    monkeypatch.setattr(database, "CHECKPOINT_BYTES", 100_000)
+    monkeypatch.setattr(database, "FORCED_CHECKPOINT_BYTES", 1_000_000)
     wal = path.with_name("contexts.db-wal")
     with SqliteStore(path) as store:
         lease = a_lease(store)
@@ -225,7 +225,7 @@ def test_nobody_commits_while_the_log_is_copied_back(path, monkeypatch):
         lease = a_lease(store)
         held = []
         connect = database._connect
-        monkeypatch.setattr(database, "COPY_BACK_BYTES", 0)
+        monkeypatch.setattr(database, "CHECKPOINT_BYTES", 0)
         monkeypatch.setattr(
             database, "_connect", lambda at: held.append(store.writer.connection.in_transaction) or connect(at)
         )
@@ -276,10 +276,10 @@ def test_reading_takes_a_bounded_bite(path, monkeypatch):
         for _ in range(20):
             lease.append(a_message("x" * 3000))
         pages = []
-        some = store.reader.some
-        monkeypatch.setattr(store.reader, "some", lambda *values: pages.append(some(*values)) or pages[-1])
+        page = store.reader.page
+        monkeypatch.setattr(store.reader, "page", lambda *values: pages.append(page(*values)) or pages[-1])
         assert len(list(store.read(lease.uuid, Message))) == 20
-        assert [len(page) for page in pages] == [4, 4, 4, 4, 4, 0]
+        assert [len(lines) for lines in pages] == [4, 4, 4, 4, 4, 0]
 
 
 def test_a_task_is_deleted_whole(path):

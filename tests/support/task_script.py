@@ -21,8 +21,7 @@ from orihon.records import Event
 from orihon.settings.schema import Settings
 from orihon.stores.jsonl.store import JsonlLease, JsonlStore
 from orihon.stores.sql import database
-from orihon.stores.sql.sqlite import SqliteStore
-from orihon.stores.sql.sqlite_lease import SqliteLease
+from orihon.stores.sql.sqlite import SqliteLease, SqliteStore
 from orihon.task.summaries import TANGENT_KEY
 from support.replies import KEY, TOOLS, saying
 

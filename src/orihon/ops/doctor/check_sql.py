@@ -37,8 +37,7 @@ from orihon.stores.files import PRIVATE_FILE
 from orihon.stores.liveness import is_alive
 from orihon.stores.sql import rows
 from orihon.stores.sql.database import Database
-from orihon.stores.sql.store import TABLES, Holder, holder_of
-from orihon.stores.sql.sweeping import LEFT
+from orihon.stores.sql.store import LEFTOVERS, RELEASE, TABLES, LeaseHolder, parse_holder
 
 if TYPE_CHECKING:
     from orihon.stores.sql.postgres_pool import Connection, Server
@@ -47,12 +46,11 @@ if TYPE_CHECKING:
 REPEATED_COLUMNS = ("role", "tokens", "timestamp", "key")  # of a message: they repeat what its line says
 UNSAFE_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
 HELD = "SELECT uuid, lease_owner FROM tasks WHERE lease_owner IS NOT NULL"
-RELEASE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
 HAS_BLOB = "SELECT 1 FROM blobs WHERE uuid = ? AND sha256 = ?"
 NO_METADATA = "SELECT uuid FROM tasks WHERE NOT EXISTS (SELECT 1 FROM metadata WHERE metadata.uuid = tasks.uuid)"
 ORPHANS = (
     "SELECT uuid, count(*) FROM {table} AS lost WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.uuid = lost.uuid) "
-    f"AND uuid NOT IN ({LEFT}) GROUP BY uuid"
+    f"AND uuid NOT IN ({LEFTOVERS}) GROUP BY uuid"
 )
 
 Query = Callable[..., Iterator[tuple[Any, ...]]]  # from a statement with `?` and its values
@@ -88,20 +86,20 @@ def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Itera
     from orihon.stores.sql.postgres_pool import Server  # noqa: PLC0415
 
     started = time.monotonic()
-    with closing(Server(url, patience_seconds=0)) as server:
+    with closing(Server(url, retry_seconds=0)) as server:
         try:
             require_tables(server)
         except OrihonError as error:
-            yield problem(server.shown, f"{error.message} {error.hint}")
+            yield problem(server.safe_url, f"{error.message} {error.hint}")
             return
         statement = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s) AND setting = 'off'"
         for name, setting in server.all(statement, list(UNSAFE_SETTINGS)):
-            yield note(server.shown, f"`{name}` is {setting} on this server: a crash can undo what was stored.")
+            yield note(server.safe_url, f"`{name}` is {setting} on this server: a crash can undo what was stored.")
         findings = [_report_dead(uuid, holder) for uuid, holder, _ in _dead_on_server(server)]
         yield from repair_and_recheck(findings, lambda: _release_on_server(server), list) if fix else findings
         with closing(server.connect()) as connection:
             yield from _check_snapshot(connection, progress)
-        yield Finding("ok", server.shown, f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
+        yield Finding("ok", server.safe_url, f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
 
 
 def _check_snapshot(connection: Connection, progress: ProgressCounter) -> Iterator[Finding]:
@@ -128,24 +126,24 @@ def _check_snapshot(connection: Connection, progress: ProgressCounter) -> Iterat
 # leases
 
 
-def _report_dead(uuid: str, holder: Holder) -> Finding:
+def _report_dead(uuid: str, holder: LeaseHolder) -> Finding:
     return note(f"task {uuid}", f"Its holder, {holder}, died without releasing the lease.", fixable=True)
 
 
-def _parse_holders(leases: Iterator[tuple[str, str]]) -> Iterator[tuple[str, Holder, str]]:
+def _parse_holders(leases: Iterator[tuple[str, str]]) -> Iterator[tuple[str, LeaseHolder, str]]:
     for uuid, owner in leases:
         try:
-            yield uuid, holder_of(uuid, owner), owner
+            yield uuid, parse_holder(uuid, owner), owner
         except LeaseHeld:
             continue  # not written by Orihon; it expires
 
 
-def _dead_in_file(path: Path) -> list[tuple[str, Holder, str]]:
+def _dead_in_file(path: Path) -> list[tuple[str, LeaseHolder, str]]:
     with peek(path) as connection:
         return [lease for lease in _parse_holders(connection.execute(HELD)) if is_alive(lease[1]) is False]
 
 
-def _dead_on_server(server: Server) -> list[tuple[str, Holder, str]]:
+def _dead_on_server(server: Server) -> list[tuple[str, LeaseHolder, str]]:
     """Return the leases of this machine whose holder is dead. For other machines that is not known."""
     from orihon.stores.sql.postgres_queue import died_here  # noqa: PLC0415
 
@@ -154,7 +152,7 @@ def _dead_on_server(server: Server) -> list[tuple[str, Holder, str]]:
 
 def _release_on_server(server: Server) -> None:
     for uuid, _, owner in _dead_on_server(server):
-        server.change(f"{RELEASE} RETURNING uuid".replace("?", "%s"), uuid, owner)
+        server.execute(RELEASE, uuid, owner)
 
 
 # the SQLite file
@@ -203,7 +201,7 @@ def _check_contents(query: Query, progress: ProgressCounter, line: str) -> Itera
     for values in query(f"SELECT {rows.SELECTED} FROM tasks"):
         progress.add(tasks=1)
         try:
-            rows.row_of(values)
+            rows.parse_row(values)
         except msgspec.ValidationError as error:
             yield problem(f"task {values[0]}", f"Its row is invalid: {error}. Its lists are still there.")
     for kind, (name, _) in LISTS.items():
@@ -214,7 +212,7 @@ def _check_contents(query: Query, progress: ProgressCounter, line: str) -> Itera
             yield problem(
                 f"task {uuid}", f"It has {rows_left:,} rows in {table}, but none in tasks: they are never read."
             )
-    for (uuid,) in query(LEFT):
+    for (uuid,) in query(LEFTOVERS):
         yield note(f"task {uuid}", "It is being deleted, or its deletion was interrupted; `orihon clean` finishes it.")
     for (uuid,) in query(NO_METADATA):
         yield problem(f"task {uuid}", "Its metadata are missing: only its row says what it worked on.")

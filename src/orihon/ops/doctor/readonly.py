@@ -190,7 +190,7 @@ class TaskTable:
     def row(self, uuid: str) -> TaskRow | None:
         """Return the row of a task. Raise ValidationError if a column holds an invalid value."""
         found = self.query(_ROW, uuid)
-        return rows.row_of(found[0]) if found else None
+        return rows.parse_row(found[0]) if found else None
 
     def pages(self) -> Iterator[list[str]]:
         """Yield the ids of all rows, a thousand at a time."""

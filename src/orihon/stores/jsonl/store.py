@@ -115,7 +115,7 @@ class JsonlStore(Store):
         return rows.find(self.database, (query or Query()).sanitised(self.sanitiser))
 
     def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
-        return rows.kept_totals(self.database, query.sanitised(self.sanitiser), by)
+        return rows.read_totals(self.database, query.sanitised(self.sanitiser), by)
 
     def count(self, query: Query) -> tuple[int, int]:
         return rows.count(self.database, query.sanitised(self.sanitiser))

@@ -158,7 +158,7 @@ class TaskTree:
 
         def write(connection: sqlite3.Connection) -> None:
             changes = {name: getattr(row, name) for name in names}
-            if not names or not rows.update(connection, row.uuid, changes, {}):
+            if not names or not rows.update(connection, row.uuid, changes):
                 rows.insert(connection, row)
 
         self.database.write(write)

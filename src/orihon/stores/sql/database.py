@@ -1,27 +1,25 @@
-"""One SQLite file: how it is opened, written and made safe, and the one place where SQLite's errors become ours.
+"""One SQLite file: open it, write to it durably, and translate SQLite's errors.
 
-A transaction begins IMMEDIATE, so that it waits for its turn at the start and never finds itself locked out half-way.
-It looks every millisecond or two, for up to `PATIENCE_SECONDS`, so that "database is locked" is not something a user
-ever reads. SQLite's own waiting sleeps longer and longer, up to a tenth of a second, and misses many a turn.
+A transaction begins IMMEDIATE: it waits for its turn at the start and is never locked out half-way. It tries every
+millisecond or two, for up to 90 seconds, so that no user ever reads "database is locked". SQLite's own busy handler
+sleeps for up to a tenth of a second and misses many turns.
 
-A commit is safe from kill -9 when it returns. A durable one is safe from a power cut as well, and so is every commit
-before it, by whomever: they all stand in the one write-ahead log, which is read up to its first flaw and which a
-durable commit syncs whole. It does so by itself after the commit: SQLite would do it in the middle, and everybody else
-would wait for the disk. No lock of SQLite's is on the log, so it may be opened by hand, unlike the file.
+A commit survives kill -9 when it returns. A durable commit also survives a power cut, and so does every earlier commit,
+from any process: all are in one write-ahead log, which is read up to its first flaw, and which a durable commit syncs.
+The sync follows the commit, because SQLite would sync inside it, and all other processes would wait for the disk. There
+is no lock of SQLite's on the log, so it may be opened separately, unlike the file.
 
-SQLite before 3.51.3 can lose commits when the log is copied back into the file while somebody else commits. So it is
-not left to copy when it likes: `_copy_back` does it, with the right to write in hand, and hears of every error.
+SQLite before 3.51.3 can lose commits if the log is copied back into the file (a checkpoint) during another commit. So
+checkpoints are not automatic: `_checkpoint` runs them inside a write transaction, and gets every error.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import random
 import sqlite3
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import resources
@@ -29,14 +27,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
+from orihon.retry import Backoff
 from orihon.stores.files import Refused, make_directory, open_file, refuse_foreign, sync_data, sync_directory
-from orihon.stores.sql import sums
+from orihon.stores.sql import rows
 
 log = logging.getLogger("orihon")
 
 SCHEMA_VERSION = 4
 _COUNT = "INTEGER NOT NULL DEFAULT 0"
-ADDED = {  # columns of `tasks` that an older file lacks
+ADDED_COLUMNS = {  # of `tasks`, which an older file lacks
     "handoff": "TEXT",
     "archived": "TEXT NOT NULL DEFAULT ''",
     "message_count": _COUNT,
@@ -47,63 +46,58 @@ ADDED = {  # columns of `tasks` that an older file lacks
     "summarised_tokens": _COUNT,
     "summary_tokens": _COUNT,
 }
-PATIENCE_SECONDS = 90
-LOOK_SECONDS = 0.001, 0.003  # between two looks, by chance, so that all who wait have their turn
+# short pauses of random length, so that all processes that wait get their turn
+BUSY = Backoff(max_seconds=90, first_seconds=0.003, longest_seconds=0.003, jitter=0.67)
 TRIES = 3
 PAGE_BYTES = 2048  # with messages of 3.7 kB it wastes 3 % less than 4096 and is no slower
-READ_BYTES = 1024 * 1024  # what a reader takes at once
-COPY_BACK_BYTES = 4 * 1024 * 1024  # how long the log gets before a durable commit copies it back
-COPY_BACK_ANYWAY_BYTES = 64 * 1024 * 1024  # and before any commit does
-TRANSACTION_BYTES = 16 * 1024  # what a transaction adds to the log beside its texts, at a guess
+READ_BYTES = 1024 * 1024  # that a reader takes at once
+CHECKPOINT_BYTES = 4 * 1024 * 1024  # length of the log at which a durable commit runs a checkpoint
+FORCED_CHECKPOINT_BYTES = 64 * 1024 * 1024  # and at which any commit does
+TRANSACTION_BYTES = 16 * 1024  # an estimate of the bytes that a transaction adds to the log, without its texts
 
 SETTINGS = (
-    "synchronous = NORMAL",  # never OFF: who copies the log back unsynced takes the commits of all others with it
-    "wal_autocheckpoint = 0",  # `_copy_back` does it
+    "synchronous = NORMAL",  # never OFF: an unsynced checkpoint takes the commits of all processes with it
+    "wal_autocheckpoint = 0",  # `_checkpoint` does it
     "fullfsync = ON",  # on macOS, where a plain sync stops at the drive's cache
     "checkpoint_fullfsync = ON",
-    "secure_delete = FAST",  # to overwrite what is deleted takes room that a full disk does not have
+    "secure_delete = FAST",  # overwriting deleted content takes space that a full disk does not have
 )
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-# SQLite's locks belong to the process and end when *any* handle on the file is closed, so a file is touched by hand
-# only at the moment when it is made, and never while another thread may have it open
-_making = threading.Lock()
-
-
-def sql(name: str) -> str:
-    """The text of a `.sql` file of this package."""
-    return resources.files("orihon.stores.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+# SQLite's locks belong to the process and end when *any* descriptor of the file is closed. Therefore the file is
+# opened separately only when it is created, and never while another thread may have it open.
+_creating = threading.Lock()
 
 
 class Database:
-    """A connection to one SQLite file, used by one thread at a time; without a schema the file is taken as it is."""
+    """A connection to one SQLite file, used by one thread at a time. Without a schema the file is taken as it is."""
 
-    not_by = "+"
+    avoid_index = "+"
 
     def __init__(self, path: Path, schema: tuple[str, ...] = (), *, durable: bool = False) -> None:
         self.path, self.schema, self.durable = path, schema, durable
         self.lock = threading.RLock()
         self._process_id = os.getpid()
-        self._log: int | None = None  # a handle for syncing it
+        self._log: int | None = None  # a descriptor for syncing it
         self._log_bytes = 0
-        self._doubtful = False
+        self._uncertain = False  # a commit or a sync failed: the log may not be on disk
         self.log_failed = False  # the last commit could not be written to the log
-        with translated(path):
-            prepare(path)
+        with sqlite_errors(path):
+            prepare_file(path)
             self.connection = _connect(path)
             try:
-                _patiently(self._set_up)
+                _retry_while_busy(self._configure)
                 self._migrate()
             except BaseException:
                 self.connection.close()
                 raise
 
-    def _set_up(self) -> None:
+    def _configure(self) -> None:
         self.connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         if self.connection.execute("PRAGMA page_count").fetchone() == (0,):
-            self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it can be had for a new file only
+            self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # possible for a new file only
         (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreUnavailable(f"{self.path} cannot have a write-ahead log here.", hint="Use a local disk.")
@@ -115,28 +109,25 @@ class Database:
         if version > SCHEMA_VERSION:
             raise SchemaMismatch(f"{self.path} has schema {version}; this version of Orihon knows {SCHEMA_VERSION}.")
         if self.schema and (version < SCHEMA_VERSION or not self._has_tasks()):
-            self.transact(self._make)  # whoever makes the same file at the same moment comes after
+            self.transact(self._create_tables)  # a process that does the same at the same moment waits
 
-    def _make(self, connection: sqlite3.Connection) -> None:
-        self._refuse_another_programs_file()
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
+        ((version,),) = self.all("PRAGMA user_version")
         if self._has_tasks():
             self._add_columns()  # before the indexes that name them
+        elif version == 0 and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
         for name in self.schema:
-            for statement in sql(name).split(";\n"):
+            text = resources.files("orihon.stores.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+            for statement in text.split(";\n"):
                 connection.execute(statement)
-        for statement in sums.schema():
-            connection.execute(statement)
+        rows.create_totals(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _add_columns(self) -> None:
         there = {name for _, name, *_ in self.all("PRAGMA table_info(tasks)")}
-        for name in (name for name in ADDED if name not in there):
-            self.connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {ADDED[name]}")
-
-    def _refuse_another_programs_file(self) -> None:
-        ((version,),) = self.all("PRAGMA user_version")
-        if version == 0 and not self._has_tasks() and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
-            raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
+        for name in (name for name in ADDED_COLUMNS if name not in there):
+            self.connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {ADDED_COLUMNS[name]}")
 
     def _has_tasks(self) -> bool:
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
@@ -144,144 +135,138 @@ class Database:
     # reading
 
     def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         self._check_process()
-        with self.lock, translated(self.path):
-            return _patiently(lambda: self.connection.execute(statement, values).fetchall())
+        with self.lock, sqlite_errors(self.path):
+            return _retry_while_busy(lambda: self.connection.execute(statement, values).fetchall())
 
-    def some(self, statement: str, *values: Any) -> list[tuple[int, bytes]]:
-        """The first rows of a query for numbered lines, about a megabyte of them; the file is free again afterwards."""
+    def page(self, statement: str, *values: Any) -> list[tuple[int, bytes]]:
+        """Return the first rows of a query for numbered lines, about a megabyte of them."""
         self._check_process()
-        with self.lock, translated(self.path):
-            return _patiently(lambda: self._some(statement, values))
+        with self.lock, sqlite_errors(self.path):
+            return _retry_while_busy(lambda: self._read_page(statement, values))
 
-    def _some(self, statement: str, values: tuple[Any, ...]) -> list[tuple[int, bytes]]:
-        found, size = [], 0
+    def _read_page(self, statement: str, values: tuple[Any, ...]) -> list[tuple[int, bytes]]:
+        lines, size = [], 0
         with closing(self.connection.execute(statement, values)) as cursor:
             for number, line in cursor:
-                found.append((number, line))
+                lines.append((number, line))
                 size += len(line)
                 if size >= READ_BYTES:
                     break
-        return found
+        return lines
 
     # writing
 
     def change(self, statement: str, *values: Any, durable: bool = False) -> int:
-        """One statement in a transaction of its own; how many rows it touched."""
+        """Run one statement in its own transaction; return the number of rows that it changed."""
         size = sum(len(value) for value in values if isinstance(value, str | bytes))
         return self.transact(lambda it: it.execute(statement, values).rowcount, durable=durable, size_bytes=size)
 
     def transact(self, work: Work[T], *, durable: bool = False, size_bytes: int = 0) -> T:
-        """Work that is done wholly or, whatever happens, not at all; a durable one also when the power is cut.
+        """Run work in a transaction, completely or not at all; a durable one survives a power cut.
 
-        It is not a `with` block: a signal can leave the generator of one behind, and when that is forgotten, some time
-        later, it would roll back whatever is going on then.
+        It is not a `with` block, because a signal can leave its generator unfinished. When that is collected later, it
+        would roll back whatever transaction is open by then.
         """
         self._check_process()
         durable = durable or self.durable
-        with self.lock, translated(self.path, writing=True):
+        with self.lock, sqlite_errors(self.path, writing=True):
             if self.connection.in_transaction:
-                self._roll_back()  # Ctrl-C came before the last one was rolled back
-            done = self._done(work)
+                self._roll_back()  # Ctrl-C may have prevented it the last time
+            result = self._run(work)
             if durable:
                 self._sync()
             self._log_bytes += TRANSACTION_BYTES + size_bytes
-            self._tidy(durable=durable)
-            return done
+            self._checkpoint_if_due(durable=durable)
+            return result
 
     def write(self, work: Work[T]) -> T:
-        """Do some work in a transaction; three tries, and a table that somebody dropped is made again."""
-        for again in reversed(range(TRIES)):
+        """Run work in a transaction, with three tries. A table that was dropped is created again."""
+        for retries in reversed(range(TRIES)):
             try:
                 return self.transact(work)
             except StoreUnavailable as error:
-                if not again:
+                if not retries:
                     raise
                 if "no such table" in error.message:
                     self._migrate()
         raise AssertionError  # the last try returns or raises
 
     def close(self) -> None:
-        """Let the file go."""
-        if self._process_id == os.getpid():  # a child has nothing to give back
+        """Close the file."""
+        if self._process_id == os.getpid():  # the connection of a forked child is its parent's
             with self.lock:
                 self.connection.close()
                 if self._log is not None:
                     os.close(self._log)
                     self._log = None
 
-    def _done(self, work: Work[T]) -> T:
+    def _run(self, work: Work[T]) -> T:
         try:
-            _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))
-            done = work(self.connection)
+            _retry_while_busy(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+            result = work(self.connection)
             self._commit()
         except BaseException:
             self._roll_back()
             raise
-        return done
+        return result
 
     def _commit(self) -> None:
         self.log_failed = False
         try:
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if _code(error) != sqlite3.SQLITE_IOERR:
+            if _primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise
-            self._doubtful = True
+            self._uncertain = True
             self.log_failed = error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE
             raise OutcomeUnknown(f"{self.path} could not be committed: {error}.") from error
 
     def _roll_back(self) -> None:
-        """After most errors SQLite has done it by itself; the error that led here is the one to hear about."""
+        """Roll back. After most errors SQLite has done so already; the error that led here is the one to raise."""
         with suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
     def _sync(self) -> None:
-        """Bring the log to the disk; meanwhile others can write."""
+        """Write the log to the disk. Other processes can commit meanwhile."""
         try:
-            if self._log is None:  # it is there as long as we have the file open
+            if self._log is None:  # it exists as long as the file is open
                 self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 sync_directory(self.path.parent)
             sync_data(self._log)
         except OSError as error:
-            self._doubtful = True
+            self._uncertain = True
             raise OutcomeUnknown(f"{self.path}-wal could not be synced: {error.strerror}.") from error
 
-    def _tidy(self, *, durable: bool) -> None:
-        """Copy the log back when it has grown, and after a failed sync, which must not be believed the second time."""
-        must = durable and self._doubtful
-        if not must and self._log_bytes <= (COPY_BACK_BYTES if durable else COPY_BACK_ANYWAY_BYTES):
+    def _checkpoint_if_due(self, *, durable: bool) -> None:
+        """Run a checkpoint when the log has grown, and after a failed sync, whose repetition cannot be trusted."""
+        required = durable and self._uncertain
+        if not required and self._log_bytes <= (CHECKPOINT_BYTES if durable else FORCED_CHECKPOINT_BYTES):
             return
-        try:
-            copied = self._copy_back()
-        except sqlite3.Error as error:  # what was committed stands in the log and is none the worse for it
-            copied = False
-            self._doubtful = self._doubtful or _code(error) == sqlite3.SQLITE_IOERR
-            log.warning("%s-wal could not be copied back: %s", self.path, error)
-        if must and not copied:
-            raise OutcomeUnknown(f"A sync of {self.path} failed, and its log could not be copied back since.")
+        if not self.checkpoint() and required:
+            raise OutcomeUnknown(f"A sync of {self.path} failed, and no checkpoint of its log succeeded since.")
 
-    def begin_log_again(self) -> bool:
-        """Copy the log back, so that the next write stands at its beginning; whether it could be."""
+    def checkpoint(self) -> bool:
+        """Copy the log back into the file; return whether all of it was copied. The next commit then overwrites it."""
         with self.lock:
             try:
-                return self._copy_back()
-            except sqlite3.Error as error:
-                log.warning("%s-wal could not be copied back: %s", self.path, error)
+                return self._checkpoint()
+            except sqlite3.Error as error:  # the commits are in the log and not affected
+                self._uncertain = self._uncertain or _primary_code(error) == sqlite3.SQLITE_IOERR
+                log.warning("The checkpoint of %s-wal failed: %s", self.path, error)
                 return False
 
-    def _copy_back(self) -> bool:
-        """Copy the log into the file and sync both; whether all of it was copied."""
+    def _checkpoint(self) -> bool:
         try:
-            _patiently(lambda: self.connection.execute("BEGIN IMMEDIATE"))  # nobody commits meanwhile: see the top
+            _retry_while_busy(lambda: self.connection.execute("BEGIN IMMEDIATE"))  # no other commit: see above
             with closing(_connect(self.path)) as other:
                 _, frames, copied = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         finally:
             self._roll_back()
         self._log_bytes = 0
-        self._doubtful = self._doubtful and frames != copied
+        self._uncertain = self._uncertain and frames != copied
         return bool(frames == copied)
 
     def _check_process(self) -> None:
@@ -292,14 +277,14 @@ class Database:
             )
 
 
-def prepare(path: Path) -> None:
-    """Create a missing file with mode 0600 before SQLite does, and refuse what is not a file of ours.
+def prepare_file(path: Path) -> None:
+    """Create a missing file with mode 0600 before SQLite does; refuse links and files of other users.
 
-    SQLite gives `-wal` and `-shm` the mode of the file, so those of a file that others can read can be read as well.
+    SQLite gives `-wal` and `-shm` the mode of the file.
     """
     if not path.parent.exists():
         make_directory(path.parent)
-    with _making, suppress(FileExistsError):
+    with _creating, suppress(FileExistsError):
         os.close(open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(FileNotFoundError):
@@ -310,18 +295,18 @@ def prepare(path: Path) -> None:
 
 
 @contextmanager
-def translated(path: Path, *, writing: bool = False) -> Iterator[None]:
-    """SQLite's errors in our words; an error while writing, before the commit, leaves nothing behind."""
+def sqlite_errors(path: Path, *, writing: bool = False) -> Iterator[None]:
+    """Translate SQLite's errors. An error while writing, before the commit, leaves nothing behind."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise Conflict(f"{path.name} has this already: {error}.") from error
     except sqlite3.Error as error:
-        code, text = _code(error), str(error)
+        code, text = _primary_code(error), str(error)
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            raise Corrupt(f"{path} is not a sound SQLite file: {text}.", where=str(path)) from error
+            raise Corrupt(f"{path} is damaged or not a SQLite file: {text}.", where=str(path)) from error
         if code == sqlite3.SQLITE_BUSY:
-            text = f"another process has been writing for {PATIENCE_SECONDS} seconds"
+            text = f"another process has been writing for {BUSY.max_seconds:g} seconds"
         if writing and code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
             raise NotWritten(f"{path} could not be written: {text}.") from error
         raise StoreUnavailable(f"{path} cannot be used now: {text}.") from error
@@ -333,18 +318,20 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
-def _patiently(work: Callable[[], T]) -> T:
-    """Wait for whoever has the file."""
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return work()
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                raise
-            time.sleep(random.uniform(*LOOK_SECONDS))  # noqa: S311 - nobody guesses it
+def _retry_while_busy(work: Callable[[], T]) -> T:
+    """Run work; while another process has the file, repeat it."""
+    try:
+        return work()
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+    return BUSY.call(work, should_retry=_is_busy)
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code; 0 for what Python's module says by itself."""
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and _primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary error code; 0 for an error of Python's module."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

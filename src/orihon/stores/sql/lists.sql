@@ -1,6 +1,6 @@
 -- The lists of a task and its blobs. `line` is the record as JSON, byte for byte, without the line end; the columns
--- before it say again what people ask for, and stand before it so that asking does not read the whole line.
--- Long rows want rowids: as WITHOUT ROWID, messages of 3.7 kB took 20 % more disk. Events are short.
+-- before it repeat fields for queries, and come first so that a query does not read the whole line.
+-- Tables with long rows have rowids: as WITHOUT ROWID, messages of 3.7 kB took 20 % more disk. Events are short.
 CREATE TABLE IF NOT EXISTS metadata (
     uuid TEXT NOT NULL,
     id INTEGER NOT NULL,
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS messages (
     line TEXT NOT NULL,
     PRIMARY KEY (uuid, seq)
 );
--- not UNIQUE: a key may come back after 1,000 messages, and a copy of such a log must fit in here
+-- not UNIQUE: a key may be used again after 1,000 messages, and a copy of such a log must be possible
 CREATE INDEX IF NOT EXISTS idx_messages_key ON messages(uuid, key) WHERE key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS summaries (
     uuid TEXT NOT NULL,

@@ -1,4 +1,11 @@
-"""The rows of tasks: how they are found in a database, and how they are changed in a SQLite file."""
+"""Rows of the table `tasks`: find, count, sum up, parse and write them.
+
+The queries are the same for SQLite and PostgreSQL, which has a function `julianday` for this. `insert`, `update` and
+the table of totals are for SQLite.
+
+A SQLite file keeps its totals by day, user and status in the table `task_totals`, which triggers update: adding up
+100,000 rows takes a third of a second and more (docs/adr/0018-totals-kept-by-triggers.md).
+"""
 
 from __future__ import annotations
 
@@ -13,225 +20,129 @@ import msgspec
 from orihon.errors import Corrupt, UsageError
 from orihon.records import TaskRow
 from orihon.stores.base import GroupBy, Query, Totals
-from orihon.stores.sql import sums
 from orihon.stores.validation import validate_task_id
+
+# ruff: noqa: S608 - the names of tables and columns are those of this package
 
 log = logging.getLogger("orihon")
 
-PAGE = 500
-DAY_BEGINS, DAY_ENDS = "T00:00:00.000000Z", "T23:59:59.999999Z"
-FIRST_DAY, LAST_DAY = f"0000-01-01{DAY_BEGINS}", f"9999-12-31{DAY_ENDS}"
-SECONDS = "(julianday(completed_at) - julianday(started_at)) * 86400"
+PAGE_ROWS = 500
+DAY_START, DAY_END = "T00:00:00.000000Z", "T23:59:59.999999Z"
 ORDERS = {
-    "duration": SECONDS,
+    "duration": "(julianday(completed_at) - julianday(started_at)) * 86400",
     "tokens": "total_tokens",
     "calls": "llm_call_count",
     "messages": "message_count",
     "size": "size_bytes",
 }
-# word for word as the index has it, and in words that suit no other index
+# a whole number, so that a trigger can subtract exactly what it added
+_MILLISECONDS = "CAST(round((julianday({row}.completed_at) - julianday({row}.started_at)) * 86400000) AS BIGINT)"
+FIGURES = {  # columns of `task_totals`; `{row}` is `tasks`, or `old` and `new` in a trigger
+    "tasks": "1",
+    "messages": "{row}.message_count",
+    "tokens": "coalesce({row}.total_tokens, 0)",
+    "llm_calls": "coalesce({row}.llm_call_count, 0)",
+    "tool_calls": "coalesce({row}.tool_call_count, 0)",
+    "compressions": "coalesce({row}.compression_count, 0)",
+    "timed": f"CASE WHEN {_MILLISECONDS} IS NULL THEN 0 ELSE 1 END",
+    "milliseconds": f"coalesce({_MILLISECONDS}, 0)",
+    "size_bytes": "{row}.size_bytes",
+    "packed_bytes": "coalesce({row}.packed_bytes, {row}.size_bytes)",
+    "summaries": "{row}.summary_count",
+    "summary_failures": "{row}.summary_failures",
+    "summarised_tokens": "{row}.summarised_tokens",
+    "summary_tokens": "{row}.summary_tokens",
+}
+GROUPS = {"day": "substr({row}.created_at, 1, 10)", "user": "coalesce({row}.\"user\", '')", "status": "{row}.status"}
+SUMMED_COLUMNS = (  # of `tasks`, which figures and groups are made of
+    *("created_at", "user", "status", "started_at", "completed_at", "message_count", "total_tokens", "llm_call_count"),
+    *("tool_call_count", "compression_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
+    *("summarised_tokens", "summary_tokens"),
+)
+# word for word the condition of the index on ended tasks, and in words that fit no other index
 ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name != "unknown")
-_KNOWN = frozenset(COLUMNS)
-_NEEDED = ("uuid", "task_source", "task_type", "task_id", "task_key", "status", "created_at")
-_OPTIONAL = _KNOWN - set(_NEEDED)
-_SAMPLE = dict.fromkeys(_NEEDED, "x") | {"status": "running"}
+REQUIRED = ("uuid", "task_source", "task_type", "task_id", "task_key", "status", "created_at")
+_SAMPLE = dict.fromkeys(REQUIRED, "x") | {"status": "running"}
 
 
 class Reader(Protocol):
-    """A database that can be asked; values stand where the statement has a `?`."""
+    """A database to query; values replace the `?` of a statement."""
 
     @property
-    def not_by(self) -> str:
-        """What keeps it from looking a column up in an index, before the name of the column."""
+    def avoid_index(self) -> str:
+        """The prefix that keeps a column from being looked up in an index."""
 
     def all(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Return the rows of a query."""
 
 
-def quoted(name: str) -> str:
-    """The name of a column in SQL, where `user` is a word of its own."""
+def quote(name: str) -> str:
+    """Quote the name of a column, because `user` is a keyword of SQL."""
     return f'"{name}"'
 
 
-SELECTED = ", ".join(map(quoted, COLUMNS))
+SELECTED = ", ".join(map(quote, COLUMNS))
 
 
-def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
-    """Put a row there, or in place of the one with its uuid."""
-    marks = ", ".join("?" * len(COLUMNS))
-    values = [getattr(row, name) for name in COLUMNS]
-    changes = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)
-    # not INSERT OR REPLACE, which removes a row without telling the triggers
-    statement = f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks}) ON CONFLICT (uuid) DO UPDATE SET {changes}"  # noqa: S608
-    connection.execute(statement, values)
-
-
-def update(
-    connection: sqlite3.Connection,
-    uuid: str,
-    changes: dict[str, Any],
-    add: dict[str, int],
-    *,
-    lease: tuple[int, str] | None = None,
-) -> int:
-    """Set some columns and add to others, if the lease (fence, owner) is still the one; how many rows it hit."""
-    if unknown := (changes.keys() | add.keys()) - _KNOWN:
-        raise TypeError(f"a task has no {', '.join(sorted(unknown))}")
-    parts = [f"{name} = ?" for name in changes] + [f"{name} = {name} + ?" for name in add]
-    where = "uuid = ?" if lease is None else "uuid = ? AND fence = ? AND lease_owner = ?"
-    values = [*changes.values(), *add.values(), uuid, *(lease or ())]
-    return connection.execute(f"UPDATE tasks SET {', '.join(parts)} WHERE {where}", values).rowcount  # noqa: S608
-
-
-def get(connection: sqlite3.Connection, uuid: str) -> TaskRow:
-    """The row of a task, as the transaction sees it."""
-    statement = f"SELECT {', '.join(COLUMNS)} FROM tasks WHERE uuid = ?"  # noqa: S608 - the names come from the struct
-    return usable_row(connection.execute(statement, (uuid,)).fetchone())
+# queries
 
 
 def find(database: Reader, query: Query) -> Iterator[TaskRow]:
-    """Rows in their order, fetched page by page so that no reader holds the database for long."""
-    return _newest(database, query) if query.order == "created" else _largest(database, query)
-
-
-def kept_totals(database: Reader, query: Query, by: GroupBy) -> dict[str, Totals]:
-    """What the rows add up to, where a table keeps their sums; it answers if the query asks for whole days."""
-    days = _days(query)
-    if days is None:
-        return totals(database, query, by)
-    names = ", ".join(f"SUM({name})" for name in sums.FIGURES)
-    conditions, values = _conditions(database, Query(user=query.user, status=query.status))
-    conditions += ["day >= ?", "day <= ?", "tasks > 0"]
-    where = f"WHERE {' AND '.join(conditions)}"
-    statement = f"SELECT {quoted(by)}, {names} FROM task_totals {where} GROUP BY 1"  # noqa: S608
-    return _totals(database.all(statement, *values, *days))
-
-
-def totals(database: Reader, query: Query, by: GroupBy) -> dict[str, Totals]:
-    """What the rows add up to, one by one."""
-    conditions, values = _conditions(database, query)
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    figures = ", ".join(f"CAST(SUM({figure.format(row='tasks')}) AS BIGINT)" for figure in sums.FIGURES.values())
-    group = sums.GROUPS[by].format(row="tasks")
-    return _totals(database.all(f"SELECT {group}, {figures} FROM tasks {where} GROUP BY 1", *values))  # noqa: S608
-
-
-def _days(query: Query) -> tuple[str, str] | None:
-    """The first and the last day, if there is nothing else to the query than whole days, user and status."""
-    asked = Query(user=query.user, status=query.status, created_from=query.created_from, created_to=query.created_to)
-    first, last = query.created_from or FIRST_DAY, query.created_to or LAST_DAY
-    plain = msgspec.structs.replace(query, order="created", limit=None, offset=0) == asked
-    return (first[:10], last[:10]) if plain and first.endswith(DAY_BEGINS) and last.endswith(DAY_ENDS) else None
-
-
-def _totals(found: list[tuple[Any, ...]]) -> dict[str, Totals]:
-    made = {}
-    for group, *figures in found:
-        fields = dict(zip(sums.FIGURES, figures, strict=True))
-        made[str(group)] = Totals(seconds=fields.pop("milliseconds") / 1000, **fields)
-    return made
-
-
-def _largest(database: Reader, query: Query) -> Iterator[TaskRow]:
-    """Chosen from one index, which has all that is compared, and only then read."""
-    conditions, values = _conditions(database, query, by_figure=True)
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    order = f"ORDER BY {ORDERS[query.order]} DESC NULLS LAST, created_at DESC, uuid DESC"
-    chosen = f"SELECT uuid FROM tasks {where} {order} LIMIT ? OFFSET ?"  # noqa: S608
-    end = sys.maxsize if query.limit is None else query.offset + query.limit
-    for offset in range(query.offset, end, PAGE):
-        statement = f"SELECT {SELECTED} FROM tasks WHERE uuid IN ({chosen}) {order}"  # noqa: S608
-        found = database.all(statement, *values, min(PAGE, end - offset), offset)
-        yield from _readable(found)
-        if len(found) < PAGE:
-            return
-
-
-def _newest(database: Reader, query: Query) -> Iterator[TaskRow]:
-    conditions, values = _conditions(database, query)
-    left = query.limit if query.limit is not None else sys.maxsize
-    offset = query.offset
-    while left > 0:
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        found = database.all(
-            f"SELECT {SELECTED} FROM tasks {where} "  # noqa: S608 - the names come from the struct
-            "ORDER BY created_at DESC, uuid DESC LIMIT ? OFFSET ?",
-            *(*values, min(PAGE, left), offset),
-        )
-        yield from _readable(found)
-        if len(found) < PAGE:
-            return
-        left, offset = left - PAGE, 0
-        # the next page starts behind the last row, not at a count, because rows may have come in meanwhile
-        conditions, values = _conditions(database, query)
-        conditions.append("(created_at, uuid) < (?, ?)")
-        values += [found[-1][COLUMNS.index("created_at")], found[-1][COLUMNS.index("uuid")]]
+    """Return rows in the order of the query, page by page, so that no reader holds the database for long."""
+    return _find_newest(database, query) if query.order == "created" else _find_largest(database, query)
 
 
 def count(database: Reader, query: Query) -> tuple[int, int]:
-    """How many rows there are, and the bytes of their tasks; limit and offset do not count."""
-    conditions, values = _conditions(database, query)
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    """Return the number of rows and the bytes of their tasks, regardless of limit and offset."""
+    where, values = _make_where(database, query)
     figures = "count(*), CAST(coalesce(sum(coalesce(packed_bytes, size_bytes)), 0) AS BIGINT)"
-    ((found, size_bytes),) = database.all(f"SELECT {figures} FROM tasks {where}", *values)  # noqa: S608
-    return found, size_bytes
+    ((tasks, size_bytes),) = database.all(f"SELECT {figures} FROM tasks {where}", *values)
+    return tasks, size_bytes
 
 
-def row_of(values: tuple[Any, ...]) -> TaskRow:
-    """A row as the database gives it; ValidationError when a column holds what it cannot."""
-    return msgspec.convert(_given(values), TaskRow, strict=False)
+def _find_largest(database: Reader, query: Query) -> Iterator[TaskRow]:
+    """Choose the rows from one index, which has everything that is compared, and only then read them."""
+    where, values = _make_where(database, query, by_figure=True)
+    order = f"ORDER BY {ORDERS[query.order]} DESC NULLS LAST, created_at DESC, uuid DESC"
+    chosen = f"SELECT uuid FROM tasks {where} {order} LIMIT ? OFFSET ?"
+    statement = f"SELECT {SELECTED} FROM tasks WHERE uuid IN ({chosen}) {order}"
+    end = sys.maxsize if query.limit is None else query.offset + query.limit
+    for offset in range(query.offset, end, PAGE_ROWS):
+        page = database.all(statement, *values, min(PAGE_ROWS, end - offset), offset)
+        yield from _parse_rows(page)
+        if len(page) < PAGE_ROWS:
+            return
 
 
-def usable_row(values: tuple[Any, ...]) -> TaskRow:
-    """A row; a column that cannot be read has its default. Corrupt when there is no task without it."""
-    try:
-        row = _row_or_most_of_it(values)
-        validate_task_id(row.uuid)
-    except (msgspec.ValidationError, UsageError) as error:
-        raise Corrupt(f"The row of a task cannot be read: {error}.") from error
-    return row
+def _find_newest(database: Reader, query: Query) -> Iterator[TaskRow]:
+    left = query.limit if query.limit is not None else sys.maxsize
+    offset, last = query.offset, None
+    while left > 0:
+        # a page begins behind the last row, not at a count, because rows may have been added meanwhile
+        where, values = _make_where(database, query, after=last)
+        statement = f"SELECT {SELECTED} FROM tasks {where} ORDER BY created_at DESC, uuid DESC LIMIT ? OFFSET ?"
+        page = database.all(statement, *values, min(PAGE_ROWS, left), offset)
+        yield from _parse_rows(page)
+        if len(page) < PAGE_ROWS:
+            return
+        left, offset = left - PAGE_ROWS, 0
+        last = page[-1][COLUMNS.index("created_at")], page[-1][COLUMNS.index("uuid")]
 
 
-def _row_or_most_of_it(values: tuple[Any, ...]) -> TaskRow:
-    try:
-        return row_of(values)
-    except msgspec.ValidationError as error:
-        given = _given(values)
-        log.warning("[uuid:%.8s] A column of its row is not read: %s", given.get("uuid"), error)
-    usable = {name: value for name, value in given.items() if name not in _OPTIONAL or _fits(name, value)}
-    return msgspec.convert(usable, TaskRow, strict=False)
+def _make_where(
+    database: Reader, query: Query, *, after: tuple[str, str] | None = None, by_figure: bool = False
+) -> tuple[str, list[Any]]:
+    """Return the WHERE clause of a query and its values.
 
-
-def _given(values: tuple[Any, ...]) -> dict[str, Any]:
-    return {name: value for name, value in zip(COLUMNS, values, strict=True) if value is not None}
-
-
-def _fits(name: str, value: Any) -> bool:
-    try:
-        msgspec.convert(_SAMPLE | {name: value}, TaskRow, strict=False)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _readable(found: Iterable[tuple[Any, ...]]) -> Iterator[TaskRow]:
-    """The rows that can be read; one broken row must not hide the others."""
-    for values in found:
-        try:
-            yield usable_row(values)
-        except Corrupt as error:
-            log.warning("%s It is left out.", error)
-
-
-def _conditions(database: Reader, query: Query, *, by_figure: bool = False) -> tuple[list[str], list[Any]]:
-    """What must hold; where there is an index of its own, that of a column which most rows share is not taken."""
-    index = database.not_by if by_figure or query.ended_before is not None else ""
+    With `by_figure` the index of figures is used, not that of a column whose value many rows share.
+    """
+    avoid = database.avoid_index if by_figure or query.ended_before is not None else ""
     conditions: list[str] = []
     values: list[Any] = []
     for condition, value in (
         ("uuid >= ? AND uuid < ?", None if query.uuid is None else (query.uuid, query.uuid + "\U0010ffff")),
-        (f'{index}"user" = ?', query.user),
+        (f'{avoid}"user" = ?', query.user),
         ("task_key = ?", query.key),
         ("linked_key = ?", query.linked),
         ("created_at >= ?", query.created_from),
@@ -242,9 +153,156 @@ def _conditions(database: Reader, query: Query, *, by_figure: bool = False) -> t
         ("reason = ?", query.reason),
         ("kept = ?", query.kept),
         (f"archived IN ({', '.join('?' * len(query.archived))})", query.archived or None),
-        (f"{index}status IN ({', '.join('?' * len(query.status))})", query.status or None),
+        (f"{avoid}status IN ({', '.join('?' * len(query.status))})", query.status or None),
+        ("(created_at, uuid) < (?, ?)", after),
     ):
         if value is not None:
             conditions.append(condition)
             values += value if isinstance(value, tuple) else [value]
-    return conditions, values
+    return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
+
+
+# totals
+
+
+def read_totals(database: Reader, query: Query, by: GroupBy) -> dict[str, Totals]:
+    """Return the sums over the rows of a query, from `task_totals` if the query asks for whole days."""
+    days = _get_whole_days(query)
+    if days is None:
+        return compute_totals(database, query, by)
+    sums = ", ".join(f"SUM({name})" for name in FIGURES)
+    where, values = _make_where(database, Query(user=query.user, status=query.status))
+    where = f"{where} AND" if where else "WHERE"
+    statement = f"SELECT {quote(by)}, {sums} FROM task_totals {where} day >= ? AND day <= ? AND tasks > 0 GROUP BY 1"
+    return _make_totals(database.all(statement, *values, *days))
+
+
+def compute_totals(database: Reader, query: Query, by: GroupBy) -> dict[str, Totals]:
+    """Return the sums over the rows of a query, by adding up the rows."""
+    where, values = _make_where(database, query)
+    sums = ", ".join(f"CAST(SUM({figure}) AS BIGINT)" for figure in _fill(FIGURES, "tasks"))
+    group = GROUPS[by].format(row="tasks")
+    return _make_totals(database.all(f"SELECT {group}, {sums} FROM tasks {where} GROUP BY 1", *values))
+
+
+def _get_whole_days(query: Query) -> tuple[str, str] | None:
+    """Return the first and the last day, if the query names nothing but whole days, user and status."""
+    summed = Query(user=query.user, status=query.status, created_from=query.created_from, created_to=query.created_to)
+    first, last = query.created_from or f"0000-01-01{DAY_START}", query.created_to or f"9999-12-31{DAY_END}"
+    if msgspec.structs.replace(query, order="created", limit=None, offset=0) != summed:
+        return None
+    return (first[:10], last[:10]) if first.endswith(DAY_START) and last.endswith(DAY_END) else None
+
+
+def _make_totals(groups: list[tuple[Any, ...]]) -> dict[str, Totals]:
+    totals = {}
+    for group, *sums in groups:
+        figures = dict(zip(FIGURES, sums, strict=True))
+        totals[str(group)] = Totals(seconds=figures.pop("milliseconds") / 1000, **figures)
+    return totals
+
+
+def create_totals(connection: sqlite3.Connection) -> None:
+    """Create the table `task_totals` and its triggers, and fill the table."""
+    columns = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in FIGURES)
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS task_totals (day TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL, "
+        f"{columns}, PRIMARY KEY (day, user, status)) WITHOUT ROWID"
+    )
+    for name, event, body in (
+        ("insert", "INSERT", _add_row("new", "+")),
+        ("delete", "DELETE", _add_row("old", "-")),
+        ("update", f"UPDATE OF {', '.join(SUMMED_COLUMNS)}", f"{_add_row('old', '-')} {_add_row('new', '+')}"),
+    ):
+        connection.execute(f"CREATE TRIGGER IF NOT EXISTS task_totals_{name} AFTER {event} ON tasks BEGIN {body} END")
+    connection.execute("DELETE FROM task_totals")
+    names = ", ".join((*GROUPS, *FIGURES))
+    selected = ", ".join((*_fill(GROUPS, "tasks"), *(f"SUM({figure})" for figure in _fill(FIGURES, "tasks"))))
+    connection.execute(f"INSERT INTO task_totals ({names}) SELECT {selected} FROM tasks GROUP BY 1, 2, 3")
+
+
+def _add_row(row: str, sign: str) -> str:
+    """Return the statements of a trigger that add a row to its totals, or subtract it."""
+    day, user, status = _fill(GROUPS, row)
+    where = f"day = {day} AND user = {user} AND status = {status}"
+    figures = zip(FIGURES, _fill(FIGURES, row), strict=True)
+    changes = ", ".join(f"{name} = {name} {sign} {figure}" for name, figure in figures)
+    # not INSERT OR IGNORE: in a trigger, the statement that fired it decides how conflicts are resolved
+    insert = (
+        f"INSERT INTO task_totals (day, user, status) SELECT {day}, {user}, {status} "
+        f"WHERE NOT EXISTS (SELECT 1 FROM task_totals WHERE {where});"
+    )
+    return f"{insert} UPDATE task_totals SET {changes} WHERE {where};"
+
+
+def _fill(expressions: dict[str, str], row: str) -> list[str]:
+    return [expression.format(row=row) for expression in expressions.values()]
+
+
+# parsing
+
+
+def parse_row(values: tuple[Any, ...]) -> TaskRow:
+    """Return the row of `SELECTED` columns; raise ValidationError if one has a wrong type."""
+    return msgspec.convert(_name_values(values), TaskRow, strict=False)
+
+
+def parse_row_leniently(values: tuple[Any, ...]) -> TaskRow:
+    """Return the row; a column that cannot be read gets its default. Raise Corrupt if a required one is broken."""
+    try:
+        try:
+            row = parse_row(values)
+        except msgspec.ValidationError as error:
+            named = _name_values(values)
+            log.warning("[uuid:%.8s] A column of its row cannot be read: %s", named.get("uuid"), error)
+            usable = {name: value for name, value in named.items() if name in REQUIRED or _is_valid(name, value)}
+            row = msgspec.convert(usable, TaskRow, strict=False)
+        validate_task_id(row.uuid)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise Corrupt(f"The row of a task cannot be read: {error}.") from error
+    return row
+
+
+def _parse_rows(page: Iterable[tuple[Any, ...]]) -> Iterator[TaskRow]:
+    """Return the rows that can be read; a broken row must not hide the others."""
+    for values in page:
+        try:
+            yield parse_row_leniently(values)
+        except Corrupt as error:
+            log.warning("%s It is left out.", error)
+
+
+def _name_values(values: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: value for name, value in zip(COLUMNS, values, strict=True) if value is not None}
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert(_SAMPLE | {name: value}, TaskRow, strict=False)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+# writing
+
+
+def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
+    """Insert a row, or replace the one with its uuid."""
+    marks = ", ".join("?" * len(COLUMNS))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)
+    # not INSERT OR REPLACE, which deletes a row without firing the triggers
+    statement = f"INSERT INTO tasks ({SELECTED}) VALUES ({marks}) ON CONFLICT (uuid) DO UPDATE SET {changes}"
+    connection.execute(statement, [getattr(row, name) for name in COLUMNS])
+
+
+def assign(changes: Iterable[str], increments: Iterable[str]) -> str:
+    """Return the assignments of an UPDATE: columns that are set, then columns that are added to."""
+    names = [quote(name) for name in increments]
+    return ", ".join([*(f"{quote(name)} = ?" for name in changes), *(f"{name} = {name} + ?" for name in names)])
+
+
+def update(connection: sqlite3.Connection, uuid: str, changes: dict[str, Any]) -> int:
+    """Set some columns; return the number of rows."""
+    statement = f"UPDATE tasks SET {assign(changes, ())} WHERE uuid = ?"
+    return connection.execute(statement, [*changes.values(), uuid]).rowcount

@@ -1,248 +1,344 @@
-"""`sqlite:///FILE`: tasks, lists and blobs in one SQLite file that `sqlite3` can open and people can query.
+"""`sqlite:///FILE`: tasks, lists and blobs in one SQLite file, which `sqlite3` can open and query.
 
-A lease is three columns of the task's row: who has it (`lease_owner`), when he was last heard of (`heartbeat_at`), and
-the `fence`, which grows by one whenever the lease is taken. It is taken in one transaction, when it is free, when its
-holder was not heard of for `expiry_seconds`, or when he is dead. Every write names its fence in its own statement, so
-whoever slept and woke, however late, touches no row and hears LeaseLost. It names the owner too, because a task that
-was deleted and made again counts its fences from 1.
+Blobs are stored before the lines that name them, and messages before the row that counts them: all of it goes through
+one log, and a power cut cuts that log at one place. `database` describes what is synced when.
 
-Nothing else is needed to keep blobs before the lines that name them, or messages before the row that counts them: all
-of it goes through one log, and a power cut cuts that log at one place. See `database` for what is synced when.
+A large task is deleted in pieces, each in its own transaction, with pauses in which other processes get their turn.
+Free pages are returned to the disk in the same way.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
+import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, NotFound, NotWritten, OutcomeUnknown
-from orihon.records import Metadata, Status, TaskRow
+from orihon.errors import Conflict, NotFound, NotWritten, OutcomeUnknown
+from orihon.records import Message, Metadata, Status, TaskRow
 from orihon.stores import mounts
-from orihon.stores.base import GroupBy, Lease, Options, Query, Totals
-from orihon.stores.files import find_identity, warn_if_open
+from orihon.stores.base import GroupBy, Options, Query, Totals
+from orihon.stores.files import Refused, disk_errors, find_identity, open_file, warn_if_open
 from orihon.stores.liveness import is_alive
-from orihon.stores.sql import reserve, rows
-from orihon.stores.sql.database import Database
-from orihon.stores.sql.store import TABLES, FencedStore, held, holder_of, new_holder
-from orihon.stores.sql.sweeping import GOING, GONE, MARK, finish, give_back, sweep, sweep_at_once
-from orihon.stores.validation import require_fence, validate_new_task, validate_task_id
-
-NEWEST = "SELECT min(n) FROM (SELECT {number} AS n FROM {table} WHERE uuid = ? ORDER BY n DESC LIMIT ?)"
-PAGE = (
-    "SELECT {number}, CAST(line AS BLOB) FROM {table} "
-    "WHERE uuid = ? AND {number} BETWEEN ? AND ? ORDER BY {number} LIMIT 1000"
+from orihon.stores.sql import rows
+from orihon.stores.sql.database import PAGE_BYTES, Database
+from orihon.stores.sql.store import (
+    END_STUB,
+    IF_MINE,
+    LAST_NUMBERS,
+    PIECE_ROWS,
+    SWEPT_TABLES,
+    TABLES,
+    Line,
+    SqlLease,
+    SqlStore,
+    TakenLease,
+    lease_held,
+    parse_holder,
 )
-LAST = "SELECT ifnull(max({number}), 0) FROM {table} WHERE uuid = ?"
+from orihon.stores.validation import require_fence
+
+# ruff: noqa: S608 - the statements consist of constants
+
 TAKE = "UPDATE tasks SET fence = fence + 1, lease_owner = ?, heartbeat_at = ? WHERE uuid = ?"
-LET_GO = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
-TAKEN = "SELECT fence, CAST(line AS BLOB) FROM tasks JOIN metadata USING (uuid) WHERE uuid = ?"
-GO, FALL = "DELETE FROM tasks WHERE uuid = ?", "UPDATE tasks SET archived = 'going' WHERE uuid = ?"
-FALLEN = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AND archived = 'going'"
-# blobs behind the lines that name them, so that whoever reads meanwhile misses none
-SWEPT = (*(place for name, place in TABLES.items() if name != "metadata"), ("blobs", "sha256"))
-NO_NUMBER = 2**63 - 1
-BESIDE = ("-wal", "-shm", "-reserve")
-READABLE = ("-wal", "-shm", ".audit.jsonl", ".search.db", ".search.db-wal", ".search.db-shm")  # what holds texts
+TAKEN = (
+    f"SELECT (SELECT CAST(line AS BLOB) FROM metadata WHERE uuid = tasks.uuid), fence, {LAST_NUMBERS} "
+    "FROM tasks WHERE uuid = ?"
+)
+PIECE = (
+    "DELETE FROM {table} WHERE uuid = ?1 AND {number} IN "
+    f"(SELECT {{number}} FROM {{table}} WHERE uuid = ?1 LIMIT {PIECE_ROWS}) AND {{condition}}"
+)
+PIECE_PAGES = 32
+MAX_PAUSE_SECONDS = 0.05
+RESERVE_BYTES, RESERVE_STEP_BYTES = 512 * 1024, 16 * 1024
+SIDECARS = ("-wal", "-shm", "-reserve")
+READABLE = ("-wal", "-shm", ".audit.jsonl", ".search.db", ".search.db-wal", ".search.db-shm")  # files with texts
+
+# every write of a lease ends with `IF_MINE`, and changes nothing if it does not hold
+APPEND = f"INSERT INTO {{table}} (uuid, {{number}}, line) SELECT uuid, ?, ? FROM tasks WHERE {IF_MINE}"
+APPEND_MESSAGE = (
+    "INSERT INTO messages (uuid, seq, line, role, tokens, timestamp, key) "
+    f"SELECT uuid, ?, ?, ?, ?, ?, ? FROM tasks WHERE {IF_MINE}"
+)
+FIND_KEY = "SELECT seq FROM messages WHERE uuid = ? AND key = ? ORDER BY seq DESC LIMIT 1"
+RENEW = f"UPDATE tasks SET heartbeat_at = ? WHERE {IF_MINE}"
+RELEASE_MINE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE}"
 
 T = TypeVar("T")
 
 
-class SqliteStore(FencedStore):
+class SqliteStore(SqlStore):
     """Tasks in one SQLite file."""
 
-    leases_expire = True
+    page_statement = (
+        "SELECT {number}, CAST(line AS BLOB) FROM {table} "
+        "WHERE uuid = ? AND {number} BETWEEN {first} AND ? ORDER BY {number} LIMIT 1000"
+    )
 
     def __init__(self, path: Path, options: Options | None = None) -> None:
         super().__init__(f"sqlite:///{path}", options)
-        self.path = path = path.absolute()  # also after the process has changed its directory
+        self.path = path = path.absolute()  # valid after a change of the working directory
         mounts.require_local(path.parent)
         warn_if_open(path, *(path.with_name(f"{path.name}{end}") for end in READABLE))
-        self.leases: set[Lease] = set()
-        self.syncs = self.options.durability != "os"
-        # three connections, so that a reader does not wait for a writer's disk, nor a heartbeat for either
+        # three connections: a reader does not wait for a writer's disk, nor a heartbeat for either
         with ExitStack() as opened:
             self.writer = Database(path, ("tasks", "lists"), durable=self.options.durability == "message")
             opened.callback(self.writer.close)
-            self.reader = Database(path)
+            self.reader: Database = Database(path)
             opened.callback(self.reader.close)
             self.renewer = Database(path)
             opened.pop_all()
         self._opened = {file: find_identity(file) for file in (str(path), f"{path}-wal") if find_identity(file)}
         self.reserve = path.with_name(f"{path.name}-reserve")
-        reserve.keep(self.reserve)
+        self._fill_reserve(RESERVE_BYTES)
 
-    def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
-        from orihon.stores.sql.sqlite_lease import SqliteLease  # noqa: PLC0415 - the two know each other
+    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.reader.all(statement, *values)
 
-        validate_task_id(uuid)
-        create = None if create is None else validate_new_task(uuid, create, self.sanitiser)
-        owner = msgspec.json.encode(new_holder()).decode()
+    def execute(self, statement: str, *values: Any, durable: bool = False) -> int:
+        return self.writer.change(statement, *values, durable=durable)
 
-        def take(connection: sqlite3.Connection) -> tuple[Metadata, int, str, dict[str, int]]:
-            if create is not None:
-                _create(connection, create, status)
-            self._refuse_if_held(connection, uuid)
-            _finish_going(connection, uuid)
-            connection.execute(TAKE, (owner, codec.now(), uuid))
-            ((fence, line),) = connection.execute(TAKEN, (uuid,))
-            return codec.decode_line(line, Metadata), fence, owner, last_numbers(connection, uuid)
+    def read_page(self, statement: str, *values: Any) -> list[tuple[int, bytes]]:
+        return self.reader.page(statement, *values)
 
-        try:
-            lease = SqliteLease(self, *self.writer.transact(take, durable=self.syncs))
-            self.leases.add(lease)
-        except BaseException as error:
-            if isinstance(error, OutcomeUnknown) or not isinstance(error, Exception):
-                self.writer.change(LET_GO, uuid, owner)  # it may be taken, and nobody has it
-            raise
-        return lease
-
-    def find(self, query: Query | None = None) -> Iterator[TaskRow]:
-        return rows.find(self.reader, (query or Query()).sanitised(self.sanitiser))
+    def check_before_reading(self, uuid: str) -> None:
+        self.require_task(uuid)
 
     def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
-        return rows.kept_totals(self.reader, query.sanitised(self.sanitiser), by)
+        return rows.read_totals(self.reader, self.prepare_query(query), by)
 
-    def lines(self, uuid: str, name: str, first: int, last: int | None) -> Iterator[tuple[int, bytes]]:
-        table, number = TABLES[name]
-        self._check_task(uuid)
-        if first < 0:
-            ((newest,),) = self.reader.all(NEWEST.format(table=table, number=number), uuid, -first)
-            first = newest or 1
-        # page by page, each beginning behind the last number, so that no reader keeps the log from being copied back
-        statement = PAGE.format(table=table, number=number)
-        while found := self.reader.some(statement, uuid, first, NO_NUMBER if last is None else last):
-            yield from ((place, line + b"\n") for place, line in found)
-            first = found[-1][0] + 1
+    # leases
 
-    def blob(self, uuid: str, sha256: str) -> bytes:
-        self._check_task(uuid)
-        found = self.reader.all("SELECT data FROM blobs WHERE uuid = ? AND sha256 = ?", uuid, sha256)
-        if not found:
-            raise NotFound(kind="blob", id=sha256)
-        data: bytes = found[0][0]
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise Corrupt(f"The bytes of blob {sha256} are not those that were put there.", where=str(self.reader.path))
-        return data
-
-    def delete(self, uuid: str, *, fence: int | None = None, stub: bool = False) -> None:
-        self.with_reserve(lambda: self._delete(uuid, fence, FALL if stub else GO), spend=True)
-        if stub:
-            sweep(self.writer, uuid, SWEPT, GOING)
-            self.writer.change(FALLEN, uuid, durable=self.syncs)
-        else:
-            sweep(self.writer, uuid, (*SWEPT, TABLES["metadata"]), GONE)
-
-    def _delete(self, uuid: str, fence: int | None, statement: str) -> None:
-        """Out of sight in one step."""
-        validate_task_id(uuid)
-
-        def delete(connection: sqlite3.Connection) -> None:
+    def take(self, uuid: str, owner: str, create: Metadata | None, status: Status) -> TakenLease:
+        def take(connection: sqlite3.Connection) -> TakenLease:
+            if create is not None:
+                _create_task(connection, create, status)
             self._refuse_if_held(connection, uuid)
-            require_fence(rows.get(connection, uuid), fence)
-            connection.execute(statement, (uuid,))
-            if statement == GO:
-                connection.execute(MARK, (uuid,))
+            if connection.execute(
+                END_STUB, (uuid,)
+            ).rowcount:  # a deletion was interrupted; the stub of the task is left
+                _sweep_at_once(connection, uuid)
+            connection.execute(TAKE, (owner, codec.now(), uuid))
+            ((line, fence, *numbers),) = connection.execute(TAKEN, (uuid,))
+            metadata = codec.decode_line(line or b"", Metadata)
+            return TakenLease(metadata, fence, dict(zip(TABLES, numbers, strict=True)))
 
-        self.writer.transact(delete, durable=self.syncs)
+        return self.writer.transact(take, durable=self.is_durable)
 
-    def with_reserve(self, work: Callable[[], T], *, spend: bool = False) -> T:
-        """Do something small that must be possible on a full disk, with the room that is kept for it.
+    def may_be_taken_after(self, error: BaseException) -> bool:
+        return isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
 
-        What is left of the room is kept for the next time, unless it may be spent. Where no file may grow, because of
-        a limit of the process, there is room in the log once it is copied back.
-        """
-        try:
-            return work()
-        except OutcomeUnknown:
-            # what was half written to the log is seen by nobody, and the next write overwrites it
-            if not self.writer.log_failed or not self.writer.begin_log_again():
-                raise
-        except NotWritten:
-            if not reserve.give(self.reserve):
-                raise
-        try:
-            return work()
-        finally:
-            reserve.keep(self.reserve, part=not spend)
-
-    def disk_bytes(self) -> int:
-        files = (self.path, *(self.path.with_name(f"{self.path.name}{end}") for end in BESIDE))
-        return sum(file.stat().st_size for file in files if file.exists())
-
-    def count(self, query: Query) -> tuple[int, int]:
-        return rows.count(self.reader, query.sanitised(self.sanitiser))
-
-    def sidecar_path(self, name: str) -> Path:
-        return self.path.with_name(f"{self.path.name}.{name}")
-
-    def vacuum(self) -> int:
-        finish(self.writer, (*SWEPT, TABLES["metadata"]))
-        return give_back(self.writer)
-
-    def close(self) -> None:
-        with ExitStack() as last_to_first:  # all of them, also when one fails
-            for database in (self.writer, self.reader, self.renewer):
-                last_to_first.callback(database.close)
-            for lease in self.leases:
-                last_to_first.callback(lease.close)
-
-    def is_in_place(self) -> bool:
-        """Whether the file and its log are still those that are open; SQLite goes on with files that were removed."""
-        return all(find_identity(file) == identity for file, identity in self._opened.items())
-
-    def _check_task(self, uuid: str) -> None:
-        if not self.reader.all("SELECT 1 FROM tasks WHERE uuid = ?", validate_task_id(uuid)):
-            raise NotFound(kind="task", id=uuid)
+    def make_lease(self, owner: str, taken: TakenLease) -> SqliteLease:
+        return SqliteLease(self, owner, taken)
 
     def _refuse_if_held(self, connection: sqlite3.Connection, uuid: str) -> None:
         found = connection.execute("SELECT lease_owner, heartbeat_at FROM tasks WHERE uuid = ?", (uuid,)).fetchone()
         if found is None:
             raise NotFound(kind="task", id=uuid)
         owner, heartbeat_at = found
-        if owner is None or _silence_seconds(heartbeat_at) > self.options.expiry_seconds:
+        if owner is None or _measure_silence(heartbeat_at) > self.options.expiry_seconds:
             return
-        holder = holder_of(uuid, owner)
+        holder = parse_holder(uuid, owner)
         if is_alive(holder) is not False:
-            raise held(uuid, holder)
+            raise lease_held(uuid, holder)
+
+    def is_in_place(self) -> bool:
+        """Return whether path and log still name the open files. SQLite goes on writing to files that were removed."""
+        return all(find_identity(file) == identity for file, identity in self._opened.items())
+
+    # deleting
+
+    def start_delete(self, uuid: str, fence: int | None, *, stub: bool) -> None:
+        def delete(connection: sqlite3.Connection) -> None:
+            self._refuse_if_held(connection, uuid)
+            require_fence(_read_row(connection, uuid), fence)
+            if stub:
+                connection.execute("UPDATE tasks SET archived = 'going' WHERE uuid = ?", (uuid,))
+            else:
+                connection.execute("DELETE FROM tasks WHERE uuid = ?", (uuid,))
+                connection.execute("UPDATE metadata SET id = 0 WHERE uuid = ?", (uuid,))
+
+        # the deletion frees more than the reserve holds: it is taken again completely or not at all
+        self.with_reserve(
+            lambda: self.writer.transact(delete, durable=self.is_durable), min_reserve_bytes=RESERVE_BYTES
+        )
+
+    def sweep(self, uuid: str, condition: str) -> None:
+        for table, number in SWEPT_TABLES:
+            statement = PIECE.format(table=table, number=number, condition=condition.format(uuid="?1"))
+            while True:
+                started = time.monotonic()
+                if not self.writer.change(statement, uuid):
+                    break
+                _pause_since(started)
+
+    def vacuum(self) -> int:
+        super().vacuum()
+        freed_pages = 0
+        ((mode,),) = self.writer.all("PRAGMA auto_vacuum")  # files of early versions have none, and reuse free pages
+        while mode and self.writer.all("PRAGMA freelist_count") != [(0,)]:
+            started, before = time.monotonic(), self._count_pages()
+            self.writer.transact(_free_pages, size_bytes=PIECE_PAGES * PAGE_BYTES)
+            freed = before - self._count_pages()
+            if freed <= 0:
+                break  # another process uses them
+            freed_pages += freed
+            _pause_since(started)
+        self.writer.transact(lambda _: None, durable=True)  # only a checkpoint, if the log is long, shortens the file
+        return freed_pages * PAGE_BYTES
+
+    def _count_pages(self) -> int:
+        ((count,),) = self.writer.all("PRAGMA page_count")
+        return int(count)
+
+    # files
+
+    def with_reserve(self, work: Callable[[], T], *, min_reserve_bytes: int = RESERVE_STEP_BYTES) -> T:
+        """Run work that must succeed on a full disk; if it fails, repeat it with the disk space that is reserved.
+
+        Afterwards the space is reserved again, if `min_reserve_bytes` of it are left. Where no file may grow, because
+        of a limit of the process, a checkpoint makes space in the log.
+        """
+        try:
+            return work()
+        except OutcomeUnknown:
+            # the part that was written to the log is invisible, and the next write overwrites it
+            if not self.writer.log_failed or not self.writer.checkpoint():
+                raise
+        except NotWritten:
+            if not self.reserve.exists():
+                raise
+            self.reserve.unlink(missing_ok=True)
+        try:
+            return work()
+        finally:
+            self._fill_reserve(min_reserve_bytes)
+
+    def _fill_reserve(self, min_bytes: int) -> None:
+        """Reserve half a megabyte, or less on a disk that is nearly full, but at least `min_bytes`."""
+        with suppress(OSError, Refused):
+            fd = open_file(self.reserve, os.O_RDWR | os.O_CREAT)
+            try:
+                max_bytes = RESERVE_BYTES if hasattr(os, "posix_fallocate") else 0  # macOS cannot reserve space
+                for size in range(max_bytes, min_bytes - 1, -RESERVE_STEP_BYTES):
+                    with suppress(OSError):
+                        os.posix_fallocate(fd, 0, size)
+                        return
+            finally:
+                os.close(fd)
+
+    def disk_bytes(self) -> int:
+        files = (self.path, *(self.path.with_name(f"{self.path.name}{end}") for end in SIDECARS))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def sidecar_path(self, name: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{name}")
+
+    def disconnect(self) -> None:
+        with ExitStack() as stack:  # closes all of them, also if one fails
+            for database in (self.writer, self.reader, self.renewer):
+                stack.callback(database.close)
 
 
-def _create(connection: sqlite3.Connection, metadata: Metadata, status: Status) -> None:
-    uuid = validate_task_id(metadata.uuid)
+class SqliteLease(SqlLease):
+    """The right to write one task of a SQLite file."""
+
+    store: SqliteStore
+    put_statement = (
+        f"INSERT INTO blobs (uuid, sha256, data) SELECT uuid, ?, ? FROM tasks WHERE {IF_MINE} ON CONFLICT DO NOTHING"
+    )
+
+    def write_lines(self, lines: list[Line]) -> bool:
+        (line,) = lines
+        values: list[Any] = [line.number, line.data.decode()]
+        if isinstance(line.record, Message):
+            statement = APPEND_MESSAGE
+            values += [line.record.role, line.record.tokens, line.record.timestamp, line.record.key]
+        else:
+            table, number = TABLES[line.name]
+            statement = APPEND.format(table=table, number=number)
+        return bool(self.store.writer.change(statement, *values, *self._mine))
+
+    def find_key(self, key: str) -> int | None:
+        self.check_file()
+        return next((seq for (seq,) in self.store.reader.all(FIND_KEY, self.uuid, key)), None)
+
+    def change_row(self, changes: dict[str, Any], increments: dict[str, int]) -> TaskRow | None:
+        statement = f"UPDATE tasks SET {rows.assign(changes, increments)} WHERE {IF_MINE}"
+        values = (*changes.values(), *increments.values(), *self._mine)
+
+        def change(connection: sqlite3.Connection) -> TaskRow | None:
+            return _read_row(connection, self.uuid) if connection.execute(statement, values).rowcount else None
+
+        if "status" not in changes:
+            return self.store.writer.transact(change)
+        # a task can be paused and ended on a full disk, too
+        return self.store.with_reserve(lambda: self.store.writer.transact(change, durable=self.store.is_durable))
+
+    def sync(self) -> None:
+        with self.lock:
+            self._check()
+            self._renew(durable=self.store.is_durable)  # a durable commit syncs all earlier ones
+            self.check_file()
+
+    def renew(self, *, beat: bool = False, durable: bool = False) -> bool:
+        database = self.store.renewer if beat else self.store.writer
+        return bool(database.change(RENEW, codec.now(), *self._mine, durable=durable))
+
+    def release(self) -> None:
+        self.store.with_reserve(
+            lambda: self.store.writer.change(RELEASE_MINE, *self._mine, durable=self.store.is_durable)
+        )
+
+    def check_file(self) -> None:
+        with disk_errors(f"{self.store.path} cannot be checked"):
+            in_place = self.store.is_in_place()
+        if not in_place:
+            self.lose(f"{self.store.path} was removed or replaced; task {self.uuid} is no longer written.")
+
+
+def _create_task(connection: sqlite3.Connection, metadata: Metadata, status: Status) -> None:
+    uuid = metadata.uuid
     if connection.execute("SELECT 1 FROM tasks WHERE uuid = ?", (uuid,)).fetchone():
-        raise Conflict(f"There is a task {uuid} already.", hint="Resume it, or choose another uuid.")
-    sweep_at_once(connection, uuid, (*SWEPT, TABLES["metadata"]))  # of one with this id, whose deletion was cut short
+        raise Conflict(f"Task {uuid} exists already.", hint="Resume it, or choose another uuid.")
+    _sweep_at_once(connection, uuid)  # an earlier task with this id, whose deletion was interrupted
+    connection.execute("DELETE FROM metadata WHERE uuid = ?", (uuid,))
     rows.insert(connection, TaskRow.new(metadata, status))
     line = codec.encode(metadata).decode()
     connection.execute("INSERT INTO metadata (uuid, id, line) VALUES (?, 1, ?)", (uuid, line))
 
 
-def _finish_going(connection: sqlite3.Connection, uuid: str) -> None:
-    """Whoever takes a task finds a stub, not what is left of one that was being cut down when the power failed."""
-    if connection.execute(FALLEN, (uuid,)).rowcount:
-        sweep_at_once(connection, uuid, SWEPT)
+def _sweep_at_once(connection: sqlite3.Connection, uuid: str) -> None:
+    for table, _ in SWEPT_TABLES:
+        connection.execute(f"DELETE FROM {table} WHERE uuid = ?", (uuid,))
 
 
-def last_numbers(connection: sqlite3.Connection, uuid: str) -> dict[str, int]:
-    """The newest number of every list, from the ends of the primary keys."""
-    return {
-        name: connection.execute(LAST.format(table=table, number=number), (uuid,)).fetchone()[0]
-        for name, (table, number) in TABLES.items()
-    }
+def _read_row(connection: sqlite3.Connection, uuid: str) -> TaskRow:
+    statement = f"SELECT {rows.SELECTED} FROM tasks WHERE uuid = ?"
+    return rows.parse_row_leniently(connection.execute(statement, (uuid,)).fetchone())
 
 
-def _silence_seconds(heartbeat_at: str) -> float:
-    """How long a holder was not heard of, by the clock of the machine: a file has no other."""
+def _measure_silence(heartbeat_at: str) -> float:
+    """Return the seconds since the last heartbeat, by the clock of the machine: a file has no other."""
     try:
-        heard = datetime.fromisoformat(heartbeat_at)
-    except (TypeError, ValueError):  # nobody wrote that: the holder was never heard of
+        last = datetime.fromisoformat(heartbeat_at)
+    except (TypeError, ValueError):  # no holder wrote that
         return math.inf
-    return (datetime.now(UTC) - heard.astimezone(UTC)).total_seconds()
+    return (datetime.now(UTC) - last.astimezone(UTC)).total_seconds()
+
+
+def _free_pages(connection: sqlite3.Connection) -> None:
+    for _ in range(PIECE_PAGES):  # Python takes one step, which is one page, however many are asked for
+        connection.execute("PRAGMA incremental_vacuum(1)").close()
+
+
+def _pause_since(started: float) -> None:
+    """Wait as long as the work took, so that other processes get their turn."""
+    time.sleep(min(MAX_PAUSE_SECONDS, time.monotonic() - started))

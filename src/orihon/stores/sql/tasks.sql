@@ -1,5 +1,5 @@
--- The table of tasks: the columns and indexes of the format first, in their words and order, then what leases, the
--- queue, inheritance and the readable state need.
+-- The table of tasks: first the columns and indexes that the format names, in its order, then those for leases, the
+-- queue, inheritance and the state of a task.
 CREATE TABLE IF NOT EXISTS tasks (
     uuid TEXT PRIMARY KEY,
     task_source TEXT NOT NULL,
@@ -56,12 +56,12 @@ CREATE INDEX IF NOT EXISTS idx_tasks_status_page ON tasks(status, created_at DES
 CREATE INDEX IF NOT EXISTS idx_tasks_user_page ON tasks(user, created_at DESC, uuid DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_key ON tasks(task_key, completed_at DESC);
 CREATE INDEX IF NOT EXISTS idx_tasks_linked ON tasks(linked_key, completed_at DESC);
--- all that tasks are sorted by, so that the largest are found without reading the summaries of all
+-- every column that tasks are sorted by, so that the largest are found without reading whole rows
 CREATE INDEX IF NOT EXISTS idx_tasks_figures ON tasks(
     created_at, status, user, started_at, completed_at, total_tokens, llm_call_count, message_count, size_bytes, kept,
     uuid
 );
--- what retention asks, and all that it asks, of tasks that have ended; those that run do not touch it
+-- every column that retention needs of ended tasks; updates of other tasks do not change the index
 CREATE INDEX IF NOT EXISTS idx_tasks_ended ON tasks(
     coalesce(completed_at, created_at), status, archived, kept, user, size_bytes, packed_bytes, completed_at, created_at
 ) WHERE status NOT IN ('pending', 'running', 'paused');

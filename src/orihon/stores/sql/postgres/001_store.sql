@@ -1,9 +1,9 @@
 -- Tasks, their lists and their blobs, all keyed by the task's uuid. `line` is the record as JSON, byte for byte, without
--- the line end: convert_from(line, 'UTF8')::json reads it. The columns beside it say again what people ask for.
+-- the line end: convert_from(line, 'UTF8')::json reads it. The columns before it repeat fields for queries.
 -- Text is compared byte by byte (COLLATE "C"), as in every other store: uuids have prefixes, and dates are text.
 
--- The columns are those of every store, in their order; `revision` counts the changes of a row, so that a change whose
--- answer was lost is not made twice. Room is left in the pages, because counters and heartbeats change often.
+-- The columns are those of every store, in the same order; `revision` counts the changes of a row, so that a change whose
+-- answer was lost is not made twice. Pages keep free space, because counters and heartbeats change often.
 CREATE TABLE tasks (
     uuid text COLLATE "C" PRIMARY KEY,
     task_source text COLLATE "C" NOT NULL,
@@ -67,8 +67,8 @@ CREATE TABLE messages (
     line bytea NOT NULL,
     PRIMARY KEY (uuid, seq)
 );
--- not UNIQUE: a key may come back after 1,000 messages, and a copy of such a log must fit in here. Hashed, because a
--- key may be longer than an entry of an index
+-- not UNIQUE: a key may be used again after 1,000 messages, and a copy of such a log must be possible. Hashed, because
+-- a key may be longer than an index entry
 CREATE INDEX idx_messages_key ON messages (uuid, md5(key)) WHERE key IS NOT NULL;
 CREATE TABLE summaries (
     uuid text COLLATE "C" NOT NULL,

@@ -1,5 +1,5 @@
--- Who may see whose tasks. The owner of the tables sees all. Every other role sees what a policy of its name on `tasks`
--- shows it (`orihon migrate --role NAME [--user USER]` makes one), and of the lists what belongs to a task that it sees.
+-- Which role sees which tasks. The owner of the tables sees all. Any other role sees the rows that a policy of its name
+-- on `tasks` shows (`orihon migrate --role NAME [--user USER]` creates one), and the lists of these tasks.
 ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
 ALTER TABLE metadata ENABLE ROW LEVEL SECURITY;
 CREATE POLICY of_its_task ON metadata USING (EXISTS (SELECT 1 FROM tasks WHERE tasks.uuid = metadata.uuid));

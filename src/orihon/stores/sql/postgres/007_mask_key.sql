@@ -1,4 +1,4 @@
--- The key of masked ids, one for all workers. Roles that only read the tasks of a user do not see it.
+-- The key of masked ids, one for all workers. Roles that only read the tasks of one user cannot read it.
 CREATE TABLE mask_key (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     key bytea NOT NULL
