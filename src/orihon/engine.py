@@ -294,6 +294,7 @@ class Engine:
                 f"Task {task.uuid} is {task.row.status}; its options cannot be changed.",
                 hint="Only the options of a queued task can be changed.",
             )
+        options = task.config.complete_options(options)
         task.config.with_options(options)  # raises for nonsense
         task.writer.note(frozen=options)
         return self.open_leased(task.writer.lease)

@@ -60,6 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     whole: int
     folded: int
     left_out: int
+    reserved: int = 0  # tokens that are left for the reply
     reasons: tuple[str, ...] = ()
 
 

@@ -376,6 +376,7 @@ class _Desk:
             whole=draft.whole,
             folded=draft.folded,
             left_out=max(0, visible - draft.whole - draft.folded),
+            reserved=self.budget.reserved_output,
             reasons=reasons,
         )
 

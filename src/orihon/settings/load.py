@@ -314,7 +314,7 @@ class _Loader:
             ("window.reserved_output", f"{window}.context_length"),
             ("planning.replanning.user_confirmation_threshold", "planning.replanning.min_confidence_threshold"),
         ):
-            if not now[small] < now[large]:  # type: ignore[operator]
+            if now[small] is not None and not now[small] < now[large]:  # type: ignore[operator]
                 where = next((self.origins[p] for p in (small, large) if self.origins[p] != "default"), self.where)
                 allowed = f"less than `{large}`, which is {now[large]}"
                 yield _Problem(where, small, f"{where}: `{small}` is {now[small]}; allowed is {allowed}.")

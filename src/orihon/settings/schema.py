@@ -257,7 +257,10 @@ class Window(Section, frozen=True, kw_only=True):
         Literal["fold", "importance", "plain"],
         doc("Fold first, keep important messages, or only summarise at `compression_threshold`."),
     ] = "fold"
-    reserved_output: Annotated[Whole, doc("Tokens of `context_length` that are reserved for the reply.")] = 4096
+    reserved_output: Annotated[
+        Whole | None,
+        doc("Tokens of `context_length` that are reserved for the reply; by default 4096, at most an eighth of it."),
+    ] = None
     tokens: Annotated[Literal["estimate", "chars4", "bytes4", "o200k", "cl100k"], doc("The token counter.")] = (
         "estimate"
     )

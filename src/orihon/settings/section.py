@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, structs
@@ -99,7 +99,16 @@ class Setting(NamedTuple):
 
     @property
     def plain_type(self) -> Any:
-        return get_args(self.type)[0]
+        return self._bounded[0]
+
+    @property
+    def _bounded(self) -> tuple[Any, ...]:
+        """The type and its bounds; of a number that may be unset, those of the number."""
+        first = get_args(self.type)[0]
+        inner = next(iter(get_args(first)), None)
+        return (
+            get_args(inner) if get_origin(inner) is Annotated and type(None) in get_args(first) else get_args(self.type)
+        )
 
     @property
     def is_secret(self) -> bool:
@@ -126,7 +135,7 @@ class Setting(NamedTuple):
         if self.is_secret:
             return "text, kept hidden"
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[plain]
-        return f"{words} {' and '.join(_describe_bounds(get_args(self.type)[1:]))}".strip()
+        return f"{words} {' and '.join(_describe_bounds(self._bounded[1:]))}".strip()
 
 
 def _describe_bounds(metas: tuple[Meta, ...]) -> Iterator[str]:

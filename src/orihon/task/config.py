@@ -15,13 +15,14 @@ from orihon.context.tree import Limits
 from orihon.errors import BudgetTooSmall, UsageError
 from orihon.ingest import shown
 from orihon.settings.schema import Count, Settings, Share, Whole
+from orihon.task.tool_schemas import Schema, parse_tools
 from orihon.tokens import Counter, counter
 
 EXTRACTIVE = "extractive"
 CALLABLE = "callable"
+MAX_RESERVED_OUTPUT = 4096  # by default
 
 Summariser = Callable[[str], str]
-Schema = dict[str, Any]
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,8 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Return the config of a new task: its options, else the settings. Raise UsageError for nonsense."""
         values = _defaults(settings)
         values |= {name: value for name, value in plain_options(options).items() if value is not None}
+        if values["reserved_output"] is None:
+            values["reserved_output"] = default_reserved_output(values["context_length"])
         return cls._checked(values, "A task cannot be started like this")
 
     @classmethod
@@ -74,9 +77,17 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Return the config that metadata from elsewhere hold. Raise ValidationError for a field of the wrong type."""
         return msgspec.convert({name: stored[name] for name in cls.__struct_fields__ if name in stored}, cls)
 
+    def complete_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return options of the caller's in plain values, with a reserve that follows another context length."""
+        options = plain_options(options)
+        is_default = self.reserved_output == default_reserved_output(self.context_length)
+        if is_default and "context_length" in options:
+            options = {"reserved_output": default_reserved_output(options["context_length"])} | options
+        return options
+
     def with_options(self, options: dict[str, Any]) -> Self:
         """Return the config with some options changed. Raise UsageError for nonsense."""
-        return self._checked(msgspec.to_builtins(self) | plain_options(options), "The task cannot continue like this")
+        return self._checked(msgspec.to_builtins(self) | options, "The task cannot continue like this")
 
     @classmethod
     def _checked(cls, values: dict[str, Any], problem: str) -> Self:
@@ -138,6 +149,11 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         return budget
 
 
+def default_reserved_output(context_length: Any) -> int:
+    """Return the tokens that are left for the reply unless the caller says otherwise."""
+    return min(MAX_RESERVED_OUTPUT, context_length // 8) if isinstance(context_length, int) else MAX_RESERVED_OUTPUT
+
+
 def tool_name(schema: Schema) -> str:
     """Return the name of a tool, or "" if its schema has none."""
     function = schema.get("function", schema)
@@ -147,7 +163,10 @@ def tool_name(schema: Schema) -> str:
 
 def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with values of other libraries made plain."""
-    return {name: to_json_value(value, "The tools" if name == "tools" else name) for name, value in options.items()}
+    return {
+        name: parse_tools(value) if name == "tools" and value is not None else to_json_value(value, name)
+        for name, value in options.items()
+    }
 
 
 def check_option_names(options: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ from orihon.ingest import shown
 from orihon.records import Message, PlanEntry, PlanKind, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.calibration import Calibration, refuse
-from orihon.task.config import Summariser, TaskConfig, check_option_names, plain_options
+from orihon.task.config import Summariser, TaskConfig, check_option_names
 from orihon.task.hooks import call_hooks
 from orihon.task.lifecycle import Ending, Lifecycle
 from orihon.task.log import TaskLog
@@ -319,7 +319,7 @@ class Task:
         with self.writer.lock:
             self.writer.check_running()
             check_option_names(changes)
-            changes = plain_options(changes)
+            changes = self.config.complete_options(changes)
             if self.config.with_options(changes) != self.config:
                 kept = self.log.view.state.notes.get("frozen", {})
                 self.writer.note(frozen={**kept, **changes}, scale=None)  # another model counts differently

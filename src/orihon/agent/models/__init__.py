@@ -103,7 +103,7 @@ def _open_remote(provider: str, model: str, settings: Settings, cache: Path | No
         stall_seconds=settings.llm.stall_seconds,
         base_url=section.base_url,
         api_key=api_key,
-        max_tokens=settings.window.reserved_output,
+        max_tokens=settings.window.reserved_output or 0,
         offers_tools=settings.llm.function_calling,
         cache=ReplyCache(Path(cache), sanitiser_for(settings)) if cache is not None else None,
     )
