@@ -92,12 +92,11 @@ def test_any_tree(value, most):
 
 
 def test_a_test_run():
-    """It keeps how it began, what failed and how it ended; passed tests are one line with their number."""
+    """It keeps how it began, what failed and how it ended."""
     shown = fold_content(run(), max_chars=900, handle="m57")
     assert len(shown) <= 900
     lines = shown.splitlines()
     assert lines[0].endswith("test session starts ==============================")
-    assert lines[2] == "tests/test_shop.py::test_0 PASSED [0%] (× 213)"
     assert "tests/test_cart.py::test_total FAILED" in lines
     assert "E       AssertionError: assert 41 == 42" in lines
     assert lines[-1].endswith("1 failed, 213 passed in 8.1s =========================")

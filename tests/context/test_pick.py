@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from orihon.context.pick import FIRST_REQUEST, NEWEST, RECENT, STAND_IN, Plan, StandIn, pick
+from orihon.context.pick import FIRST_REQUEST, NEWEST, RECENT, Plan, StandIn, pick
 from orihon.context.units import units_of
 from orihon.records import Part
 from support.transcripts import COUNTER, History, histories, total, window
 
-MARK = re.compile(r"\[…(\d+) (?:lines?|characters)(?:, (m\d+))?\]")
+MARK = re.compile(r"\[…(\d+) (?:lines?|characters)(?:, [\d,]+ tokens)?(?:, (m\d+))?\]")
 LIMITS = st.sampled_from([120, 400, 1000, 3000])
 PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -62,7 +62,7 @@ def test_units_are_never_torn(messages, limit):
 def test_folding_a_window_again_changes_nothing(messages, limit):
     """A folded window is small enough, so nothing of it is folded."""
     shown = window(messages, fold(messages, limit))
-    assume(total(shown) <= plan(messages, limit).allowed)
+    assume(total(shown) <= plan(shown, limit).allowed)
     assert fold(shown, limit) == {}
 
 
@@ -85,15 +85,12 @@ def test_arguments_stay_valid(messages, limit):
 @PROPERTY
 @given(histories(), LIMITS)
 def test_nothing_grows(messages, limit):
-    """A stand-in is never larger than its message, and an old one never larger than a tenth of the limit."""
+    """A stand-in is never larger than its message."""
     stand_ins = fold(messages, limit)
-    expected = plan(messages, limit)
-    for number, unit in enumerate(expected.units):
-        for message in unit:
-            if (stand_in := stand_ins.get(message.seq)) and stand_in.text is not None:
-                assert len(stand_in.text) <= len(message.text)
-                assert stand_in.tokens <= message.tokens
-                assert stand_in.tokens <= STAND_IN * limit or number in {expected.first, expected.newest}
+    for message in messages:
+        if (stand_in := stand_ins.get(message.seq)) and stand_in.text is not None:
+            assert len(stand_in.text) <= len(message.text)
+            assert stand_in.tokens <= message.tokens
 
 
 @PROPERTY
@@ -247,9 +244,8 @@ def test_a_single_message_larger_than_the_window_is_cut():
     begun = time.process_time()
     stand_ins = fold(history.messages, 8000)
     assert time.process_time() - begun < 2
-    assert total(window(history.messages, stand_ins)) <= 4000
+    assert 0.7 * 8000 <= total(window(history.messages, stand_ins)) <= NEWEST * 8000
     assert stand_ins[3].text.startswith("lorem ipsum")
-    assert stand_ins[3].tokens <= STAND_IN * 8000
 
 
 def test_a_large_newest_result_is_shown_whole_once():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.context.recall import recall, said, seq_of, unfold
+from orihon.context.recall import parse_handle, recall, said, unfold
 from orihon.errors import UsageError
 from orihon.records import Call, Message
 
@@ -15,24 +15,24 @@ def message(seq, text, role="tool", **fields):
 
 def test_a_small_message_comes_whole():
     """Byte for byte, calls included."""
-    assert unfold(message(4, "a\nb\n日本語")) == "a\nb\n日本語"
+    assert unfold([message(4, "a\nb\n日本語")]) == "a\nb\n日本語"
     call = Call(id="c", name="edit", arguments='{"path":"a.py"}')
-    assert unfold(message(5, "Look.", "assistant", tool_calls=[call])) == 'Look.\nedit({"path":"a.py"})'
+    assert unfold([message(5, "Look.", "assistant", tool_calls=[call])]) == 'Look.\nedit({"path":"a.py"})'
 
 
 def test_lines_can_be_chosen():
     """One line, a range, or from a line on."""
     text = "\n".join(f"line {n}" for n in range(1, 101))
-    assert unfold(message(4, text), lines="3") == "line 3"
-    assert unfold(message(4, text), lines="99-120") == "line 99\nline 100"
-    assert unfold(message(4, text), lines="98-").endswith("line 100")
+    assert unfold([message(4, text)], lines="3") == "line 3"
+    assert unfold([message(4, text)], lines="99-120") == "line 99\nline 100"
+    assert unfold([message(4, text)], lines="98-").endswith("line 100")
 
 
 @pytest.mark.parametrize("lines", ["x", "0x3", "5-2", "101", "-3", "1-2-3", "9" * 30])
 def test_wrong_lines_are_refused_with_a_way_out(lines):
     """A range that means nothing says what would."""
     with pytest.raises(UsageError) as caught:
-        unfold(message(4, "\n".join("abc")), lines=lines)
+        unfold([message(4, "\n".join("abc"))], lines=lines)
     assert "range" in caught.value.hint
 
 
@@ -42,7 +42,7 @@ def test_any_message_is_had_whole_by_going_on(lines):
     text = "\n".join(lines)
     found, asked = [], ""
     for _ in range(len(lines) + 1):
-        answer = unfold(message(4, text), lines=asked, max_chars=400)
+        answer = unfold([message(4, text)], lines=asked, max_chars=400)
         assert len(answer) <= 480
         rows = answer.split("\n")
         if rows[-1].startswith("[… ") and "unfold(" in rows[-1]:
@@ -58,7 +58,7 @@ def test_any_message_is_had_whole_by_going_on(lines):
 
 def test_a_gigantic_line_comes_in_pages():
     """It counts as many lines, and says how to go on; nothing of it is out of reach."""
-    shown = unfold(message(4, "x" * 2_000_000))
+    shown = unfold([message(4, "x" * 2_000_000)])
     assert len(shown) < 8_200
     assert 'more lines: unfold("m4", lines="3-501")' in shown
 
@@ -67,8 +67,8 @@ def test_a_gigantic_line_comes_in_pages():
 def test_handles_are_checked(handle):
     """A handle is m and a number."""
     with pytest.raises(UsageError):
-        seq_of(handle)
-    assert seq_of(" m4 ") == 4
+        parse_handle(handle)
+    assert parse_handle(" m4 ") == (4, 4)
 
 
 def test_recall_finds_passages():

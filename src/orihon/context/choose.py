@@ -83,6 +83,21 @@ class Chooser:
         self._spare[page] -= tokens
         return True
 
+    def take_rest(self, page: int) -> bool:
+        """Keep as much of a page as there is room for, from its beginning on."""
+        sheet = self._sheets[page]
+        if all(sheet.kept):
+            return False
+        self._spare[page] = self.room
+        room = self.room - MARK_TOKENS - (0 if self.unit(page) in self.opened else self._opening(self.unit(page)))
+        last = -1
+        for piece, (cost, kept) in enumerate(zip(sheet.costs, sheet.kept, strict=True)):
+            room -= 0 if kept else cost
+            if room < 0:
+                break
+            last = piece
+        return last >= 0 and not all(sheet.kept[: last + 1]) and self.take((page, 0, last))
+
     def undo(self, tokens: float) -> set[int]:
         """Give back at least so many tokens, the least valuable first; the units that changed."""
         changed = set()

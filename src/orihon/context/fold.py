@@ -9,6 +9,7 @@ character in half, and folding it again changes nothing. Time is linear in the l
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from orihon.context.pieces import Mark, join, lay
@@ -24,7 +25,12 @@ _DIFF_HEADS = [
 _DIFF = re.compile(r"^(?:diff --git |@@ -\d+)", re.MULTILINE)
 _OUTLINE = re.compile(r"[ \t]*(?:\[\d+\]|<[a-zA-Z/!]|- \w+|\d+:? )")
 _WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b|警告|\b\d+ (?:passed|failed|skipped|errors?)\b")
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:,]\d+)*")
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|(?<![\d.:])\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?![\d:])"
+    r"|(?<![\w.])\d+(?:\.\d+)? ?(?:[mnµ]?s|sec|seconds)\b"
+)
+_COUNTER = re.compile(r"(?<![\w.:,=#@$€¥£-])\d{1,9}(?![\w.:@-])(?!,\d)")  # a number on its own: no address, no amount
 _UI = re.compile(r'"(?:children|elements|elementsJson|webElements|role|tagName|bounds)"')
 _GENERAL = Limits(depth=4)
 _TIMES = re.compile(r" \(× (\d+)(?:, [^\s()]+)?\)$", re.MULTILINE)
@@ -33,6 +39,7 @@ _MARK = re.compile(r"\[…[^\n\]]*\]\n?")
 REPEATS = 3  # lines that make a repetition
 ENDS = 5  # lines at each end that say what it is and how it ended
 AFTER_ERROR = 3  # lines after an error that belong to it
+_MARK_CHARS = 48  # that a mark takes at most
 _KNOWN_LINE = 10_000  # characters; a line is not looked at further than that
 
 
@@ -43,10 +50,16 @@ def fold_content(
     handle: str = "",
     is_error: bool = False,
     ui: Limits = Limits(),  # noqa: B008 - frozen
+    user_rate: float = 0,
 ) -> str:
-    """The text in at most `max_chars` characters, with what matters for its kind; itself if it is that short."""
+    """Return the text in at most `max_chars` characters, with what matters for its kind; itself if it is that short.
+
+    What a user wrote has a `user_rate` of tokens per character. Its beginning and its end stay, verbatim.
+    """
     if len(text) <= max_chars or _MARK.fullmatch(text):
         return text
+    if user_rate:
+        return keep_ends(text, max_chars=max_chars, mark=Mark(handle, user_rate))
     value = parse(text)
     if isinstance(value, dict | list):
         limits = ui if _UI.search(text, 0, 20_000) else _GENERAL
@@ -66,15 +79,28 @@ def fold_content(
     return _fold_lines(text, max_chars=max_chars, handle=handle, is_error=is_error)
 
 
+def keep_ends(text: str, *, max_chars: int, mark: Mark) -> str:
+    """Return the beginning and the end of a text, twice as much of the beginning, and a mark between them."""
+    starts, joined = lay(text)
+    starts.append(len(text))
+    room = max(0, max_chars - _MARK_CHARS)
+    head = bisect_right(starts, room * 2 // 3) - 1
+    tail = max(head + 1, bisect_left(starts, len(text) - (room - starts[head])))
+    kept = [piece < head or piece >= tail for piece in range(len(joined))]
+    return join(text, starts, joined, kept, mark)
+
+
 def fold_repeats(text: str, *, handle: str = "") -> str:
-    """The text with runs of lines that differ only in numbers shown once, `(× 212)`; the first names the handle."""
+    """Return the text with runs of equal lines shown once, `(× 212)`; the first names the handle.
+
+    Lines are equal if they differ only in a time, or in one number that counts them.
+    """
     lines = text.split("\n")
     out: list[str] = []
     at = 0
     while at < len(lines):
-        shape = _shape(lines[at])
         end = at + 1
-        while end < len(lines) and shape and _shape(lines[end]) == shape:
+        while end < len(lines) and _repeats(lines[end - 1], lines[end]):
             end += 1
         if end - at >= REPEATS:
             out.append(f"{lines[at]} (× {end - at}{handle and ', '}{handle})")
@@ -86,8 +112,20 @@ def fold_repeats(text: str, *, handle: str = "") -> str:
     return shown if len(shown) < len(text) else text
 
 
-def _shape(line: str) -> str:
-    return "" if _TIMES.search(line) else _NUMBERS.sub("0", line[:_KNOWN_LINE]).strip()
+def _repeats(before: str, line: str) -> bool:
+    """Return whether a line says the same as the one before, but for times and for one number that grew by one."""
+    if not line.strip() or len(before) > _KNOWN_LINE or len(line) > _KNOWN_LINE or _TIMES.search(before):
+        return False
+    if before == line:
+        return True
+    before, line = _TIME.sub("0:0", before), _TIME.sub("0:0", line)
+    if before == line or not any(map(str.isalpha, line)):
+        return before == line
+    old, new = _COUNTER.findall(before), _COUNTER.findall(line)
+    if len(old) != len(new) or _COUNTER.sub("0", before) != _COUNTER.sub("0", line):
+        return False
+    changed = [(int(one), int(other)) for one, other in zip(old, new, strict=True) if one != other]
+    return len(changed) == 1 and changed[0][1] == changed[0][0] + 1
 
 
 class _RepeatsMark(Mark):

@@ -9,7 +9,9 @@ bytes. It is meant to be called rarely; between two calls nothing that was sent 
 - arguments stay valid JSON with the same keys;
 - all together take at most `budget` tokens by the counter in use. Only if what must stay whole is larger it may be
   more, and never more than `limit` unless what must stay whole is larger than that too;
-- no stand-in takes more than a tenth of `limit`, the first request a quarter.
+- the first request takes at most a quarter of `limit`; the newest unit, which is unanswered, takes what is left;
+- the others share the room by what they are worth, at most a tenth of `limit` each. What is left over goes to the
+  newest of them, so that nothing is hidden while there is room.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from orihon.records import Message
 FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
 RECENT = 0.26  # of the limit: the newest units that stay whole
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
-USERS = 0.1  # of the limit: what the user said since the first request, newest first
+USERS = 0.12  # of the limit: what the user said since the first request, and the answers, newest first
+SPARE = 0.02  # of the room: it is not worth another round
 USER_TOKENS = 80  # and of one message at most its beginning
 NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest unit
 RESERVE = 0.1  # of the limit: what old messages get even then
@@ -107,6 +110,8 @@ class Plan:
         self._keep_recent(recent * limit)
         taken = sum(self.sizes[number] for number in self.whole)
         self.allowed = max(budget, min(taken + RESERVE * limit, NEWEST * limit))
+        if self.newest not in self.whole:
+            self.allowed = max(self.allowed, NEWEST * limit)  # it is unanswered, and gets what the limit leaves
         self.room = self.allowed - taken
         self.considered = self._considered()
 
@@ -143,7 +148,8 @@ class Fold:
         self._pages = [self._page(message, number) for number in plan.considered for message in plan.units[number]]
         self._whole = [page.unit in plan.whole for page in self._pages]
         self._sheets = Sheets(self._pages)
-        self._caps = [plan.limit * (FIRST_REQUEST if page.unit == plan.first else STAND_IN) for page in self._pages]
+        shares = {plan.first: FIRST_REQUEST, plan.newest: NEWEST}
+        self._caps = [plan.limit * shares.get(page.unit, STAND_IN) for page in self._pages]
         self._chooser = Chooser(self._sheets, room=plan.room, caps=self._caps)
         self._shown: dict[int, list[StandIn]] = {}  # by unit
 
@@ -159,7 +165,7 @@ class Fold:
         """Choose, measure, and choose again until the room is used and not exceeded."""
         chooser, plan = self._chooser, self._plan
         self._keep_what_must_stay()
-        self._keep_user_words()
+        self._keep_exchanges()
         stale = superseded(page.message for page in self._pages)
         chooser.offer(claims(self._sheets, self._whole, room=plan.room, stale=stale))
         changed = set(chooser.opened)
@@ -169,9 +175,26 @@ class Fold:
             if chooser.room < 0 or not changed:
                 break
             changed = set()
+        self._fill_rest()
         while chooser.room < 0 and (changed := chooser.undo(-chooser.room)):
             chooser.room = plan.room - self._measure(changed)
         return self._collect()
+
+    def _fill_rest(self) -> None:
+        """Use the room that no claim wants for the newest messages."""
+        spare = SPARE * self._plan.room
+        for _ in range(ROUNDS):
+            changed = set()
+            for number in range(len(self._pages) - 1, -1, -1):
+                if self._chooser.room < spare:
+                    break
+                is_free = not self._whole[number] and self._pages[number].unit != self._plan.first
+                if is_free and self._chooser.take_rest(number):
+                    self._caps[number] = self._plan.limit
+                    changed.add(self._pages[number].unit)
+            if not changed:
+                return
+            self._chooser.room = self._plan.room - self._measure(changed)
 
     def _keep_what_must_stay(self) -> None:
         """Beginning and end of the first request and of the newest unit, where they are too large to stay whole."""
@@ -179,22 +202,40 @@ class Fold:
             if self._whole[number] or page.unit not in (self._plan.first, self._plan.newest):
                 continue
             self._chooser.open(page.unit)
-            room = min(self._caps[number], self._chooser.room / 2)
-            costs = self._sheets[number].costs
-            head = _reach(costs, room * 0.5)
-            tail = _reach(costs[::-1], room * 0.25)
-            self._chooser.take((number, 0, head - 1))
-            self._chooser.take((number, max(head, len(costs) - tail), len(costs) - 1))
+            if page.unit == self._plan.newest:
+                room = (self._chooser.room - RESERVE * self._plan.limit) / (len(self._pages) - number)
+                self._keep_ends(number, max(0.0, room))
+            else:
+                self._keep_ends(number, min(self._caps[number], self._chooser.room / 2) * 0.75)
 
-    def _keep_user_words(self) -> None:
+    def _keep_ends(self, number: int, room: float) -> None:
+        """Keep the beginning of a page, and half as much of its end."""
+        costs = self._sheets[number].costs
+        if sum(costs) <= room:
+            self._chooser.take((number, 0, len(costs) - 1))
+            return
+        head = max(1, _reach(costs, room * 2 / 3))
+        tail = _reach(costs[::-1], room / 3)
+        self._chooser.take((number, 0, head - 1))
+        self._chooser.take((number, max(head, len(costs) - tail), len(costs) - 1))
+
+    def _keep_exchanges(self) -> None:
+        """Keep what the user said and the answer to it, the newest first: a question without its answer misleads."""
         room = USERS * self._plan.limit
+        answer = None  # the page of the last words before the next message of the user
         for number in range(len(self._pages) - 1, -1, -1):
-            page = self._pages[number]
-            if page.message.role == "user" and not self._whole[number]:
-                room -= min(page.message.tokens, USER_TOKENS)
-                if room < 0:
-                    return
-                self._chooser.take((number, 0, max(1, _reach(self._sheets[number].costs, USER_TOKENS)) - 1))
+            message = self._pages[number].message
+            if message.role == "assistant" and not message.tool_calls and answer is None:
+                answer = number
+            if message.role != "user":
+                continue
+            exchange = [page for page in (number, answer) if page is not None and not self._whole[page]]
+            room -= sum(min(self._pages[page].message.tokens, USER_TOKENS) for page in exchange)
+            if room < 0:
+                return
+            for page in exchange:
+                self._keep_ends(page, USER_TOKENS)
+            answer = None
 
     def _measure(self, changed: AbstractSet[int]) -> int:
         for unit in changed:

@@ -71,10 +71,10 @@ def _parts(line: str) -> Iterator[int]:
 
 
 class Mark:
-    """Says how much was left out; names the handle once."""
+    """Says how much was left out; names the handle once. With a rate of tokens per character it says both."""
 
-    def __init__(self, handle: str) -> None:
-        self._handle = handle
+    def __init__(self, handle: str, rate: float = 0) -> None:
+        self._handle, self._rate = handle, rate
 
     def lines(self, gap: str) -> int:
         """How many lines a gap hides."""
@@ -85,6 +85,7 @@ class Mark:
         end = "\n" if gap.endswith("\n") else ""
         lines = self.lines(gap)
         what = f"{len(gap)} characters" if inside and lines == 1 else f"{lines} lines" if lines > 1 else "1 line"
+        what += f", {round(len(gap) * self._rate):,} tokens" if self._rate else ""
         mark = f"[…{what}{self._handle and ', '}{self._handle}]{end}"
         if len(mark) >= len(gap) or size_bytes(mark) >= size_bytes(gap):
             return gap

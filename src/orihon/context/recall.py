@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ UNFOLD: dict[str, Any] = {
         "parameters": {
             "type": "object",
             "properties": {
-                "handle": {"type": "string", "description": "such as m4"},
+                "handle": {"type": "string", "description": "such as m4 or m4-m9"},
                 "lines": {"type": "string", "description": "which lines, such as 40-90; all if left out"},
             },
             "required": ["handle"],
@@ -61,7 +61,7 @@ NOTE = {
     "ja": '[…61 lines, m4] のような印は保存済みの本文を示します。unfold("m4") で表示、recall("語句") で検索します。',
 }
 
-_HANDLE = re.compile(r"m([1-9][0-9]{0,15})")
+_HANDLE = re.compile(r"m([1-9][0-9]{0,15})(?:\s*-\s*m?([1-9][0-9]{0,15}))?")
 _LINES = re.compile(r"\s*+([0-9]{1,9})\s*+(?:-\s*+([0-9]{1,9})?\s*+)?")  # possessive: no blanks are tried twice
 _WORD = re.compile(r"[A-Za-z0-9_./:-]{2,}|[぀-ヿ一-鿿]{2,}")
 
@@ -75,14 +75,23 @@ class Hit(msgspec.Struct, frozen=True):
     passage: str
 
 
-def seq_of(handle: str) -> int:
-    """The number of the message that a handle names."""
+def hidden_mark(count: int, first: int, last: int, *, handles: bool) -> str:
+    """Return the line that stands in the window for a run of hidden messages."""
+    what = "1 message" if count == 1 else f"{count:,} messages"
+    handle = f"m{first}" if first == last else f"m{first}-m{last}"
+    return f"[…{what}, {handle}]" if handles else f"[…{what}]"
+
+
+def parse_handle(handle: str) -> tuple[int, int]:
+    """Return the numbers of the first and the last message that a handle names."""
     found = _HANDLE.fullmatch(handle.strip()) if isinstance(handle, str) else None
-    if found is None:
+    first = int(found[1]) if found else 0
+    last = int(found[2] or first) if found else -1
+    if last < first:
         raise UsageError(
-            f"There is no handle {safe_str(handle)[:40]!a}.", hint="A handle is m and a number, such as m4."
+            f"There is no handle {safe_str(handle)[:40]!a}.", hint="A handle is m and a number, such as m4 or m4-m9."
         )
-    return int(found[1])
+    return first, last
 
 
 def whole(message: Message) -> str:
@@ -91,13 +100,17 @@ def whole(message: Message) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
-    """A message's text, or some of its lines; an answer that would be too long says how to go on.
+def unfold(messages: Sequence[Message], *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
+    """Return the text of some messages, or some of its lines; an answer that would be too long names the next page.
 
     A line that fills half an answer counts as several, so that no part of it is out of reach.
     """
     most = max(1, max_chars // 2 - 1)
-    every = [line[at : at + most] for line in whole(message).split("\n") for at in range(0, len(line) or 1, most)]
+    text, handle = whole(messages[0]), f"m{messages[0].seq}"
+    if len(messages) > 1:
+        text = "\n".join(f"[m{message.seq}, {message.role}]\n{whole(message)}" for message in messages)
+        handle += f"-m{messages[-1].seq}"
+    every = [line[at : at + most] for line in text.split("\n") for at in range(0, len(line) or 1, most)]
     first, last = _range(lines, len(every))
     shown: list[str] = []
     room = max_chars
@@ -109,7 +122,7 @@ def unfold(message: Message, *, lines: str = "", max_chars: int = MAX_CHARS) -> 
     reached = first + len(shown) - 1
     if reached >= last:
         return "\n".join(shown)
-    following = f'unfold("m{message.seq}", lines="{reached + 1}-{last}")'
+    following = f'unfold("{handle}", lines="{reached + 1}-{last}")'
     return "\n".join([*shown, f"[… {last - reached:,} more lines: {following}]"])
 
 

@@ -89,7 +89,8 @@ class Sheet:
 
     def show(self, handle: str) -> tuple[str, dict[str, str]]:
         """Words and changed arguments with only the kept pieces."""
-        mark = Mark(handle)
+        message = self.page.message
+        mark = Mark(handle, message.tokens / max(1, len(self.page.plain)) if message.role == "user" else 0)
         shown = []
         for number, field in enumerate(self.page.fields):
             first, end = self.bounds[number], self.bounds[number + 1]

@@ -21,6 +21,7 @@ from orihon.context.units import units_of
 from orihon.records import Message
 
 LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
+NEWEST_FACTOR = 8  # the newest unit, which is unanswered, may be so many times larger than the others
 
 
 MakeStub = Callable[[Message, int, AbstractSet[str]], StandIn]
@@ -45,15 +46,17 @@ class Squeezer:
     def make_smaller(self, draft: Draft, cap: int, excess: float, *, but: Iterable[int]) -> bool:
         """Put stubs in place of messages with more than `cap` tokens, the largest first, until the excess is gone."""
         free = self._whole.keys() - {*but, *self.done}
+        newest = {message.seq for message in self._units()[-1]} if free else set()
+        caps = {seq: max(LEAST_TOKENS, cap * NEWEST_FACTOR if seq in newest else cap) for seq in free}
         large = {
             message.seq: message.tokens  # what stands for missing results has the number of the call
             for message in reversed(draft.messages)
-            if message.tokens > cap and message.seq in free and message.role != "system"
+            if message.seq in free and message.tokens > caps[message.seq] and message.role != "system"
         }
         for seq, tokens in sorted(large.items(), key=lambda item: item[::-1], reverse=True):
             if excess <= 0:
                 break
-            made = self._make_stub(self._whole[seq], cap, calls_left_out(self.stand_ins.get(seq)))
+            made = self._make_stub(self._whole[seq], caps[seq], calls_left_out(self.stand_ins.get(seq)))
             self.stand_ins[seq] = made
             self.done.add(seq)
             excess -= tokens - made.tokens
@@ -115,10 +118,11 @@ def stub(
     small |= dict.fromkeys(without, LEFT_OUT)
     gap = f"[…{len(without):,} calls{handle and ', '}{handle}]" if without else ""
     chars = cap * 4
+    user_rate = message.tokens / max(1, len(text)) if message.role == "user" else 0
     if message.tool_calls and count(apply(message, StandIn(message.seq, gap, small))) >= cap:
         chars = LEAST_TOKENS - 1  # the calls alone are too long: no word that is left out would help
     while True:
-        shown = fold_content(text, max_chars=chars, handle=handle, ui=ui)
+        shown = fold_content(text, max_chars=chars, handle=handle, ui=ui, user_rate=user_rate)
         made = StandIn(message.seq, "\n".join(filter(None, (shown, gap))), small)
         tokens = count(msgspec.structs.replace(apply(message, made), tokens=0))
         if tokens <= cap or chars < LEAST_TOKENS:

@@ -23,9 +23,10 @@ from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
+from orihon.context.recall import hidden_mark
 from orihon.context.repair import Named, Repairer
 from orihon.context.shelf import Draft, Shelf
-from orihon.context.squeeze import LEAST_TOKENS, Squeezer, calls_left_out, stub
+from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
 from orihon.context.units import is_prompt, unit_at
@@ -100,6 +101,7 @@ class _Desk:
         self.shelf, self.ui, self.named, self.load, self.counted_from = shelf, ui, named, load, counted_from
         self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        self.marks = True  # whether a line stands for each run of hidden messages
         self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
         covered = view.state.summary.ranges if view.state.summary else ()
@@ -176,10 +178,13 @@ class _Desk:
             self._put(draft, "sticky files", self.standing)
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)
         known, self.shelf.messages = self.shelf.messages, {}
+        gaps = self._gaps(hidden) if self.marks else []
         for message in rest:
             stand_in = stand_ins.get(message.seq)
             if _is_spared(draft, message, stand_in):
                 continue
+            if message.role != "tool":
+                self._mark(draft, gaps, message.seq)
             self._tell(draft, message.seq)
             ready = stand_in is None or known.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
@@ -191,8 +196,23 @@ class _Desk:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
                 self._say(draft, "snapshot", snapshot)
+        self._mark(draft, gaps)
         self._tell(draft)
         return self._counted(draft)
+
+    def _gaps(self, hidden: Ranges) -> list[tuple[int, int]]:
+        """The runs of messages that the window does not show, in order."""
+        out = without(self.visible, without(self.visible, hidden))
+        return list(without(out, joined((seq, seq) for seq in self.always)))
+
+    def _mark(self, draft: Draft, gaps: list[tuple[int, int]], before: int = number_ranges.OPEN) -> None:
+        """Say in one line how many messages are hidden before a message, and where they are."""
+        run = []
+        while gaps and gaps[0][1] < before:
+            run.append(gaps.pop(0))
+        if run:
+            count = sum(last - first + 1 for first, last in run)
+            self._say(draft, "marks", hidden_mark(count, run[0][0], run[-1][1], handles=self.handles))
 
     def grown(self) -> Draft | None:
         """The last draft with what was said since; None if something else has changed."""
@@ -257,7 +277,7 @@ class _Desk:
 
     def chosen(self, policy: Policy) -> Composed:
         """The window of a policy that chooses whole messages, anew each time."""
-        self.shelf = Shelf()
+        self.shelf, self.marks = Shelf(), False  # these policies know no handles
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
@@ -340,7 +360,7 @@ class _Desk:
         while (draft := self.draft(stand_ins, squeezer.hidden, self.texts.snapshot)).tokens > most:
             if squeezer.make_smaller(draft, cap, draft.tokens - most, but=self.view.state.pins):
                 continue
-            if cap > LEAST_TOKENS:
+            if cap > LEAST_TOKENS // NEWEST_FACTOR:
                 cap //= 2
                 squeezer.done.clear()
             elif draft.tokens <= limit:

@@ -344,7 +344,9 @@ class Task:
     def unfold(self, handle: str) -> str:
         """Return what a handle stands for, in full, as it is stored."""
         with self.writer.lock:
-            return lookup.whole(self.log.load_all(self.log.one(lookup.seq_of(handle))))
+            first, last = lookup.parse_handle(handle)
+            messages = [self.log.one(first)] if first == last else list(self.log.read(first, last))
+            return "\n".join(lookup.whole(self.log.load_all(message)) for message in messages)
 
     def recall(self, query: str, *, of: Literal["task", "previous"] = "task") -> str:
         """Return the passages that say most about a query, in what the window hides or in the inherited run."""

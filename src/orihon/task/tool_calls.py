@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,9 @@ from orihon.errors import OrihonError, StoreError, UsageError
 from orihon.records import Call, Message, ToolCall
 from orihon.task.tool_run import PendingCall, ToolRun, describe_action, parse_arguments
 from orihon.task.writer import TaskWriter
+
+MAX_UNFOLDED = 1000  # messages that one call of `unfold` looks at
+MIN_PAGE_CHARS = 400
 
 
 class ToolCalls:
@@ -145,19 +149,28 @@ class ToolCalls:
 
     def _look_up(self, call: PendingCall) -> None:
         """Answer `unfold` or `recall`."""
-        log = self._writer.log
         try:
             if call.name == "unfold":
-                message = log.one(lookup.seq_of(str(call.arguments.get("handle", ""))))
-                if not log.view.shows(message.seq):
-                    raise UsageError(f"There is nothing under m{message.seq}.", hint="Use a handle that you see.")
-                content = lookup.unfold(log.load_all(message), lines=str(call.arguments.get("lines") or ""))
+                content = self._unfold(str(call.arguments.get("handle", "")), str(call.arguments.get("lines") or ""))
             else:
                 content = self.recall(str(call.arguments.get("query", "")), call.arguments.get("of") or "task")
         except OrihonError as error:
             self.answer(call, f"{error.message} {error.hint}", is_error=True)
         else:
             self.answer(call, content, is_error=False)
+
+    def _unfold(self, handle: str, lines: str) -> str:
+        log = self._writer.log
+        first, last = lookup.parse_handle(handle)
+        stored = islice((message for message in log.read(first, last) if log.view.shows(message.seq)), MAX_UNFOLDED)
+        messages = [log.load_all(message) for message in stored]
+        if not messages:
+            raise UsageError(f"There is nothing under {handle.strip()}.", hint="Use a handle that you see.")
+        return lookup.unfold(messages, lines=lines, max_chars=self._page_chars())
+
+    def _page_chars(self) -> int:
+        """Return how long a page may be that the next window can show whole."""
+        return min(lookup.MAX_CHARS, max(MIN_PAGE_CHARS, self._writer.log.limit))
 
     def _record(self, run: ToolRun) -> None:
         writer = self._writer

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.coerce import to_json_value, list_of, mapping_of
+from orihon.coerce import to_json_value, to_list, to_mapping
 from orihon.errors import UsageError
 
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
 def parse_tools(tools: Any) -> list[Schema]:
     """Return a list of tools as OpenAI's chat completions describe them; raise UsageError for one of no known form."""
-    return [schema for tool in list_of(tools, "The tools", hint=_HINT) for schema in _parse_tool(tool)]
+    return [schema for tool in to_list(tools, "The tools", hint=_HINT) for schema in _parse_tool(tool)]
 
 
 def _parse_tool(tool: Any) -> Iterator[Schema]:
@@ -35,7 +35,7 @@ def _parse_tool(tool: Any) -> Iterator[Schema]:
     elif callable(tool) and not isinstance(tool, type):
         yield _from_function(tool)
     else:
-        fields = mapping_of(tool)
+        fields = to_mapping(tool)
         if fields is None:
             raise UsageError(f"A tool cannot be a {type(tool).__name__}.", hint=_HINT)
         yield from _from_fields(to_json_value(fields, "The tools"))
