@@ -8,7 +8,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     clear     {}                        nothing before is visible, but the system prompt and the pins
     tangent   {from?}                   a side conversation begins, or began after the message `from`; tangents nest
     end       {keep, tail?}             it ends: nothing of it stays, or what is visible of a range of it
-    folds     {first, last, hidden}     these stand-ins count from here on, and these messages are left out whole
+    folds     {first, last, hidden, …}  these stand-ins count from here on, and these messages are left out whole
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown, or no longer, from the next fold on
     sticky    {files, declared, …}      the whole list of sticky files, each with the version to show
@@ -60,6 +60,8 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden: Ranges = ()
     snapshot: str = ""
     room: Number | None = None  # for sticky files, in tokens, when not all of them fitted
+    upto: Number = 0  # the newest message then
+    cap: Number = 0  # tokens of each result after it that are shown; 0 means all
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):

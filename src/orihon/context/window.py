@@ -20,7 +20,7 @@ import msgspec
 from orihon.context import ranges as number_ranges
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.importance import is_ui_tree
-from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
+from orihon.context.pick import CONSIDERED_TOKENS, TURNS, WHOLE_TURNS, StandIn, apply, cap_results, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import hidden_mark
@@ -29,7 +29,7 @@ from orihon.context.shelf import Draft, Shelf
 from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
-from orihon.context.units import is_prompt, unit_at
+from orihon.context.units import is_prompt, unit_at, units_of
 from orihon.context.view import View
 from orihon.context.wire.pieces import CONTINUE
 from orihon.errors import BudgetTooSmall
@@ -186,7 +186,8 @@ class _Desk:
             if message.role != "tool":
                 self._mark(draft, gaps, message.seq)
             self._tell(draft, message.seq)
-            ready = stand_in is None or known.get(message.seq) is message
+            ready = known.get(message.seq) is message
+            stand_in = stand_in if ready else stand_in or self._arrival(message)
             shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
@@ -199,6 +200,15 @@ class _Desk:
         self._mark(draft, gaps)
         self._tell(draft)
         return self._counted(draft)
+
+    def _arrival(self, message: Message) -> StandIn | None:
+        """How a result is shown that came after the last batch: cut once if it is large, the same way each time."""
+        folds = self.view.state.folds
+        if folds is None or not folds.cap or message.seq <= folds.upto or not _is_capped(message):
+            return None
+        if message.tokens <= folds.cap or message.seq in self.view.state.pins:
+            return None
+        return self._stub(message, folds.cap)
 
     def _gaps(self, hidden: Ranges) -> list[tuple[int, int]]:
         """The runs of messages that the window does not show, in order."""
@@ -224,9 +234,12 @@ class _Desk:
             if _is_spared(draft, message):
                 continue
             self._tell(draft, message.seq)
-            self._put(draft, message.role, message)
-            self.shelf.messages[message.seq] = message
-            draft.whole += 1
+            stand_in = self._arrival(message)
+            shown = message if stand_in is None else apply(message, stand_in)
+            self._put(draft, message.role, shown)
+            self.shelf.messages[message.seq] = shown
+            draft.whole += stand_in is None
+            draft.folded += stand_in is not None
         self._tell(draft)
         draft.last = self.last
         return self._counted(draft)
@@ -322,9 +335,25 @@ class _Desk:
             messages=draft.messages,
             report=self.report(draft, (reason,)),
             batch=Batch(
-                tuple(stand_ins[seq] for seq in sorted(stand_ins)), hidden, self.texts.snapshot, self.head.room
+                tuple(stand_ins[seq] for seq in sorted(stand_ins)),
+                hidden,
+                self.texts.snapshot,
+                self.head.room,
+                upto=self.last,
+                cap=self._cap(considered, self.budget.fold_at * self.budget.limit - draft.tokens),
             ),
         )
+
+    def _cap(self, messages: Sequence[Message], room: float) -> int:
+        """How much of each later result is shown, where a few turns would fill the window again; 0 means all."""
+        turns = units_of(messages)[-TURNS:]
+        if sum(message.tokens for unit in turns[-WHOLE_TURNS:] for message in unit) <= room:
+            return 0
+        results = [message.tokens for unit in turns for message in unit if _is_capped(message)]
+        words = sum(message.tokens for unit in turns for message in unit if not _is_capped(message))
+        if not results or not turns:
+            return 0
+        return cap_results(results, (room - words) * len(turns) / TURNS)
 
     def _fixed(self, *texts: str) -> int:
         """What stands beside the messages of the log, the sticky files among it."""
@@ -399,6 +428,11 @@ class _Desk:
             reserved=self.budget.reserved_output,
             reasons=reasons,
         )
+
+
+def _is_capped(message: Message) -> bool:
+    """Whether a message is a result that may be cut when it arrives; what the model asked to see again is not."""
+    return message.role == "tool" and message.tool_name not in {"unfold", "recall"}
 
 
 def _same(one: Texts, other: Texts) -> bool:
