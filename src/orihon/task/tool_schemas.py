@@ -108,7 +108,10 @@ def _from_function(function: Callable[..., Any]) -> Schema:
     properties = {one.name: schema for one, schema in zip(named, schemas, strict=True)}
     for one in named:
         if one.default is not one.empty:
-            properties[one.name] = {**properties[one.name], "default": to_json_value(one.default, f"The default of {one.name}")}
+            properties[one.name] = {
+                **properties[one.name],
+                "default": to_json_value(one.default, f"The default of {one.name}"),
+            }
     required = [one.name for one in named if one.default is one.empty]
     described = {"description": text} if (text := inspect.getdoc(function)) else {}
     parameters_schema: Schema = {"type": "object", "properties": properties, "required": required}
