@@ -132,7 +132,7 @@ def test_inherit_shows_what_a_new_task_would_get(tmp_path, kind):
     shown = orihon("inherit", KEY, "--store", url, "--dry-run", cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     first, second, *_ = shown.stdout.splitlines()
-    assert first.startswith(f"A new task with {KEY} would go on from {used}, which ended 20")
+    assert first.startswith(f"A new task with {KEY} would inherit from {used}, which ended 20")
     assert re.fullmatch(r"\d+ of 8,000 tokens:", second)
     assert "前回の処理要約: #" in shown.stdout
     assert "alice" not in shown.stdout
@@ -174,7 +174,7 @@ def test_inherit_says_plainly_why_there_is_nothing(tmp_path):
     assert "would inherit nothing: none of its earlier runs can be used." in said(KEY)
     assert "It is paused; it can be resumed." in said(KEY)
     assert "It is another user's local task." in said("local/issue/notes", "--user", "alice")
-    assert "would go on from" in said("local/issue/notes", "--user", "bob")
+    assert "would inherit from" in said("local/issue/notes", "--user", "bob")
     assert "fits into the tokens that are allowed." in said("github/acme/shop/issue/5", "--context-length", "10")
     (tmp_path / "config.yaml").write_text("context_inheritance:\n  enabled: false\n")
     assert "would inherit nothing: context_inheritance.enabled is off." in said("github/acme/shop/issue/5")

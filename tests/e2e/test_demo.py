@@ -84,7 +84,7 @@ def test_a_fix_that_does_not_fix_fails_it(tmp_path):
 @pytest.mark.slow
 def test_a_model_that_ends_too_early_fails_it(tmp_path):
     """A task that is not completed is told, too."""
-    sample = broken_sample(tmp_path / "sample", "- Mended.", "- {status: 500, error: out of order}\n- Mended.")
+    sample = broken_sample(tmp_path / "sample", "- Fixed.", "- {status: 500, error: out of order}\n- Fixed.")
     done = play("--sample", sample, cwd=tmp_path)
     assert done.returncode == 1
     assert "both tasks are completed" in failed(done)
@@ -111,7 +111,7 @@ def test_a_message_that_is_lost_fails_it(change):
         now[2] = Message(seq=3, role="user", content="other", timestamp="", tokens=1)
     elif change == "twice":
         now.insert(6, log[6])
-    assert demo.is_whole(survived, now, told, 8) == (change == "none")
+    assert demo.is_intact(survived, now, told, 8) == (change == "none")
 
 
 def test_it_needs_no_sdk():

@@ -280,7 +280,7 @@ def test_pause_and_unpause(desk):
     shown = desk("run", "Something else", *RUN)
     assert shown.returncode == 5
     assert "paused: logs/contexts/pause_signal is there" in shown.stderr
-    assert desk("unpause", "--all").stdout == "logs/contexts/pause_signal is gone.\n"
+    assert desk("unpause", "--all").stdout == "logs/contexts/pause_signal is removed.\n"
     assert "Task completed" in desk("worker", "--once").stderr
     assert desk("pause").returncode == 2
 

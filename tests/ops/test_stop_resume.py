@@ -44,7 +44,7 @@ def test_what_runs_is_asked_and_stops(url, tmp_path):
         task = engine.start("local/issue/a", user="alice")
         task.add("user", "Work.")
         make_stop_file_check(settings.pause_resume)(task)
-        assert "it stops before its next call" in said("stop", task.uuid, "--reason", "done by hand", url=url)
+        assert "it stops before its next model call" in said("stop", task.uuid, "--reason", "done by hand", url=url)
         assert stop_file_path(settings.pause_resume, task.uuid).exists()
         with pytest.raises(StopRequested, match="done by hand"):
             make_stop_file_check(settings.pause_resume)(task)

@@ -9,9 +9,7 @@ import tempfile
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["orihon.cli.run", "orihon.cli.worker", "orihon.cli.enqueue", "orihon.agent.models.scripted"]
-)
+CONTEXT.set_forkserver_preload(["orihon.cli.run", "orihon.cli.worker", "orihon.agent.models.scripted"])
 
 
 def run_cli(arguments, directory, environ, seconds=60):

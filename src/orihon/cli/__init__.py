@@ -1,12 +1,13 @@
-"""The command `orihon`: parse, make one call to the library, print.
+"""The command `orihon`: parse the arguments, call the library once, print the result.
 
-A command's module is loaded only when the command is used. Errors end here: a sentence and a hint on standard error,
-and an exit code that tells a script which branch of the error tree it was. A traceback appears only with `--debug`.
+The module of a command is imported when the command is used. Errors are handled here: they become a sentence and a hint
+on standard error, and an exit code that depends on the class of the error. A traceback is printed with `--debug` only.
 """
 
 from __future__ import annotations
 
 import importlib
+import keyword
 import logging
 import os
 import signal
@@ -17,45 +18,58 @@ import click
 from click.shell_completion import CompletionItem
 
 from orihon.agent.signals import install_handler
-from orihon.cli.output import LogLines, guard_streams, say_error, say_traceback
+from orihon.cli._output import LogFormatter, guard_streams, say_error, say_traceback
 from orihon.errors import OrihonError
 
 COMMANDS = {
-    "audit": "show who looked at what",
-    "backup": "back up the tasks that have ended, one generation a day",
-    "chat": "talk with a model, in conversations that are kept",
-    "clean": "delete and compress what is old, and settle tasks whose process died",
-    "compact": "summarise a task by hand",
+    "audit": "show who accessed what",
+    "backup": "back up ended tasks, one generation a day",
+    "chat": "talk to a model, in conversations that are stored",
+    "clean": "delete and compress old tasks, and recover tasks whose process died",
+    "compact": "summarise the older messages of a task",
     "config": "show the effective settings and where each came from",
     "copy": "copy tasks from one store to another, and compare",
     "demo": "show what Orihon does, offline",
-    "doctor": "look whether all is well with a store, and repair it",
+    "doctor": "check a store for problems, and repair them",
     "enqueue": "put a task into the queue",
     "export": "write one task to a file",
-    "import": "bring tasks in from files, also those of other agents",
-    "inherit": "show what a new task would take over from an earlier one",
-    "keep": "never clean a task",
+    "import": "import tasks from files, including those of other agents",
+    "inherit": "show what a new task would inherit from an earlier one",
+    "keep": "exclude tasks from cleaning",
     "ls": "list tasks",
-    "migrate": "make the tables of a PostgreSQL store, or bring them up to date",
-    "monitor": "watch a store: what died, what takes long, what fails, what fills the disk",
+    "migrate": "create or update the tables of a PostgreSQL store",
+    "monitor": "watch a store: dead and long-running tasks, failures, disk",
     "pause": "ask one task, or all, to pause",
-    "restore": "bring tasks back from a backup",
-    "resume": "go on with a task that was paused or interrupted",
+    "restore": "restore tasks from a backup",
+    "resume": "continue a task that was paused or interrupted",
     "run": "work on a text, a file or an issue until it is done",
-    "search": "look for words in all tasks",
+    "search": "search all tasks for words",
     "show": "show a task: status, figures, messages, summaries, window",
-    "similar": "find tasks like this one",
+    "similar": "find tasks that resemble another",
     "stats": "count tasks, disk, tokens and time",
-    "stop": "end a task that is not wanted any more",
-    "unkeep": "let a task be cleaned again",
-    "unpause": "let paused tasks go on",
-    "worker": "take tasks out of the queue, one process each",
+    "stop": "end a task permanently",
+    "unkeep": "let kept tasks be cleaned again",
+    "unpause": "let paused tasks continue",
+    "worker": "run the tasks of the queue, one process each",
+}
+# the commands that share the module of another
+SHARED_MODULES = {
+    "enqueue": "worker",
+    "import": "export",
+    "keep": "clean",
+    "restore": "backup",
+    "resume": "run",
+    "similar": "search",
+    "stats": "ls",
+    "stop": "pause",
+    "unkeep": "clean",
+    "unpause": "pause",
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 
 
 class LazyGroup(click.Group):
-    """Finds a command in the module of its name, so that `--help` costs no imports."""
+    """Imports a command when it is used, which keeps `--help` fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -63,12 +77,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"orihon.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        module = importlib.import_module(f"orihon.cli.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names and purposes for a shell, which must not cost the imports of all commands at each Tab."""
+        """Complete commands and options without importing all commands."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=COMMANDS[name]) for name in names), *options]
@@ -79,7 +93,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show the traceback of an error, and what is logged.")
+@click.option("--debug", is_flag=True, help="Print the traceback of an error, and log messages.")
 @click.version_option(package_name="orihon", prog_name="orihon")
 def cli(*, debug: bool) -> None:
     """Keep the whole history of an LLM agent on disk and fold it so that it fits in the model's window."""
@@ -88,17 +102,17 @@ def cli(*, debug: bool) -> None:
 
 
 def show_log(level: int) -> None:
-    """Print what Orihon logs on standard error; other libraries stay silent."""
+    """Print the log of Orihon, but not of other libraries, on standard error."""
     log = logging.getLogger("orihon")
     if not log.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)
         log.setLevel(level)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and leave with its exit code."""
+    """Run the command and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     guard_streams()
@@ -107,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "orihon"
-        say_error(error.format_message(), f"`{command} --help` shows how it is used.")
+        say_error(error.format_message(), f"`{command} --help` shows the usage.")
         sys.exit(error.exit_code)
     except click.ClickException as error:
         say_error(error.format_message())
@@ -116,32 +130,32 @@ def main(arguments: list[str] | None = None) -> None:
         say_error("interrupted")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # the reader of our output has seen enough; the interpreter must not complain about it at exit
+        # the reader of the output has gone, and the interpreter must not report it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OrihonError as error:
         if debug:
-            _show_where()
+            _exit_with_traceback()
         say_error(error.message, error.hint)
         sys.exit(error.exit_code)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it ends here in a sentence
+    except Exception as error:  # noqa: BLE001 - every error becomes a sentence
         if debug:
-            _show_where()
+            _exit_with_traceback()
         say_error(
             f"unexpected {type(error).__name__}: {error}", "Run the command again with --debug to see the traceback."
         )
         sys.exit(UNEXPECTED)
     finally:
-        _let_go_of_streams()
+        _flush_streams()
 
 
 def leave(number: int, _: object) -> None:
-    """A polite kill is an interrupt: what runs is paused, and can go on."""
+    """Exit on a signal. Running tasks are paused and can be resumed."""
     sys.exit(128 + number)
 
 
-def _let_go_of_streams() -> None:
-    """A terminal that is gone must not change the exit code when the interpreter writes what is left."""
+def _flush_streams() -> None:
+    """Flush the output. A closed terminal must not change the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -149,7 +163,7 @@ def _let_go_of_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _show_where() -> NoReturn:
-    """Print the traceback of the error that is handled, and leave as Python would."""
+def _exit_with_traceback() -> NoReturn:
+    """Print the traceback of the current exception, and exit as Python would."""
     say_traceback()
     sys.exit(1)

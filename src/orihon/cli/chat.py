@@ -1,4 +1,4 @@
-"""`orihon chat`: talk with a model at the terminal, in conversations that are kept."""
+"""`orihon chat`: talk to a model at the terminal, in conversations that are stored."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from orihon.chat import registry
 from orihon.chat.i18n import Texts
 from orihon.chat.terminal.ui import PipeUI, format_listings
 from orihon.cli import leave
-from orihon.cli.jobs import job, some_options
-from orihon.cli.output import say, say_line
+from orihon.cli._output import say, say_line
+from orihon.cli._run_options import build_job, run_options
 from orihon.engine import Engine
 from orihon.errors import UsageError
 from orihon.ops.access import AccessGate
@@ -30,16 +30,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--name", default="", help="What the new conversation is called; else it is the day.")
-@click.option(
-    "--resume", is_flag=False, flag_value="", metavar="[NAME|UUID]", help="Go on with the last one, or this one."
-)
-@some_options("store", "user", "model", "workspace", "approve", "context_length", "prices")
-@click.option("--plain", is_flag=True, help="Lines in, lines out; always so when this is no terminal.")
-@click.option("--no-mcp", is_flag=True, help="Without the tools of MCP servers.")
+@click.option("--name", default="", help="Name of the new conversation. Default: the date.")
+@click.option("--resume", is_flag=False, flag_value="", metavar="[NAME|UUID]", help="Continue the last or this one.")
+@run_options("store", "user", "model", "workspace", "approve", "context_length", "prices")
+@click.option("--plain", is_flag=True, help="Read and write plain lines; always on without a terminal.")
+@click.option("--no-mcp", is_flag=True, help="Do not use the tools of MCP servers.")
 @click.option("--list", "wants_list", is_flag=True, help="List the conversations of this directory.")
-@click.option("--search", metavar="TEXT", help="Show where something was said in them.")
-@click.option("--delete", metavar="NAME", help="Delete one of them, with its checkpoints.")
+@click.option("--search", metavar="TEXT", help="Search the conversations of this directory.")
+@click.option("--delete", metavar="NAME", help="Delete a conversation and its checkpoints.")
 @click.pass_context
 def chat(
     context: click.Context,
@@ -54,10 +52,10 @@ def chat(
     wants_list: bool,
     **options: Any,
 ) -> None:
-    """Talk with a model, in a conversation that is kept and can go on.
+    """Talk to a model, in a conversation that is stored and can be continued.
 
-    /help lists the commands, Ctrl-C cancels an answer, Ctrl-D leaves. In a pipe every line is a message, the answers
-    are on standard output, and the exit code is that of the last error, such as 5 for a model that failed.
+    /help lists the commands, Ctrl-C cancels an answer, Ctrl-D exits. In a pipe every line is a message, the answers are
+    printed on standard output, and the exit code is that of the last error, such as 5 if the model failed.
 
     \b
     orihon chat --model ollama:qwen3
@@ -67,10 +65,10 @@ def chat(
     orihon chat --list
     """
     if name and resume is not None:
-        raise UsageError("A conversation cannot be new and go on.", hint="Give --name or --resume.")
+        raise UsageError("--name starts a conversation, and --resume continues one.", hint="Give --name or --resume.")
     texts = Texts(detect_language(os.environ))
-    made = job(options)
-    directory = Path(made.workspace)
+    job = build_job(options)
+    directory = Path(job.workspace)
     settings = load()
     gate = AccessGate(settings, options["store"], command="chat")
     options["user"] = gate.owner_for(options["user"])
@@ -84,18 +82,18 @@ def chat(
             registry.delete(engine, registry.find(engine, directory, delete, user=options["user"]).uuid)
         else:
             chosen = {"name": name or resume or "", "user": options["user"], "mcp": not no_mcp}
-            context.exit(_run_session(engine, made, texts, is_plain=plain, is_new=resume is None, **chosen))
+            context.exit(_run_session(engine, job, texts, is_plain=plain, is_new=resume is None, **chosen))
 
 
-def _run_session(engine: Engine, run: Job, texts: Texts, *, is_plain: bool, is_new: bool, **options: Any) -> int:
+def _run_session(engine: Engine, job: Job, texts: Texts, *, is_plain: bool, is_new: bool, **options: Any) -> int:
     """Run one session and return its exit code."""
     from orihon.chat.terminal import commands, session  # noqa: PLC0415 - --list and --search need no agent
 
     install_handler(leave, signal.SIGHUP)
     is_plain = is_plain or not (sys.stdin.isatty() and sys.stdout.isatty())
-    ui = PipeUI(texts) if is_plain else _make_terminal_ui(texts, Path(run.workspace))
+    ui = PipeUI(texts) if is_plain else _make_terminal_ui(texts, Path(job.workspace))
     open_session = session.start_session if is_new else session.resume_session
-    with session.show_warnings(ui), open_session(engine, run, ui, texts, **options) as chat:
+    with session.show_warnings(ui), open_session(engine, job, ui, texts, **options) as chat:
         if not isinstance(ui, PipeUI):
             ui.complete = partial(commands.complete, chat)
         return commands.run_session(chat)

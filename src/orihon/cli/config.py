@@ -1,18 +1,18 @@
-"""`orihon config`: the effective settings, and where each came from."""
+"""`orihon config`: show the effective settings and the origin of each."""
 
 from __future__ import annotations
 
 import click
 import msgspec
 
-from orihon.cli.output import say_json, say_line
+from orihon.cli._output import say_json, say_line
 from orihon.settings.load import iter_settings, load_with_origins
 from orihon.settings.section import Secret, Section, redact
 
 
 @click.command()
-@click.option("--file", "path", help="The file to read instead of config.yaml.")
-@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+@click.option("--file", "path", help="Read this file instead of config.yaml.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from the defaults.")
 @click.option("--json", "as_json", is_flag=True, help='A list of {"path", "value", "origin"}.')
 def config(path: str | None, *, changed: bool, as_json: bool) -> None:
     """Show the effective settings and where each came from. Secrets are hidden.
@@ -24,7 +24,7 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
     """
     settings, origins = load_with_origins(path)
     listed = [
-        {"path": setting.path, "value": _printable(setting.value), "origin": origins[setting.path]}
+        {"path": setting.path, "value": _to_plain(setting.value), "origin": origins[setting.path]}
         for setting in iter_settings(settings)
         if not changed or origins[setting.path] != "default"
     ]
@@ -37,11 +37,12 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
         say_line(f"{item['path']:{width}}  {value:24}  {item['origin']}")
 
 
-def _printable(value: object) -> object:
+def _to_plain(value: object) -> object:
+    """Return a value of a setting as plain JSON, without secrets."""
     if isinstance(value, tuple):
-        return [_printable(item) for item in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, Section):
-        return {name: _printable(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: _to_plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
-        return {name: _printable(item) for name, item in value.items()}
+        return {name: _to_plain(item) for name, item in value.items()}
     return str(value) if isinstance(value, Secret) else redact(value)

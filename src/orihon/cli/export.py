@@ -1,4 +1,7 @@
-"""`orihon export`: one task as a file."""
+"""`orihon export` and `orihon import`: tasks to files and back.
+
+The JSON document of a conversation is written and read here, because `orihon.ops` does not know conversations.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,60 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from orihon.cli import documents
-from orihon.cli.output import say, say_json, say_line
-from orihon.cli.progress import Progress, amount
-from orihon.errors import UsageError
-from orihon.ops.access import AuthorizedStore, open_authorized_store
-from orihon.ops.export import FORMATS, export_pieces
-from orihon.ops.progress import ProgressCounter
+from orihon.chat import document, registry
+from orihon.cli._command import StoreSession, store_command
+from orihon.cli._format import format_size
+from orihon.cli._output import say, say_error, say_json, say_notes
+from orihon.engine import Engine
+from orihon.errors import OrihonError, UsageError
+from orihon.ops.copy import TaskCopy
+from orihon.ops.export import FORMATS as EXPORT_FORMATS
+from orihon.ops.export import export_pieces
+from orihon.ops.formats.session_file import SessionFile
+from orihon.ops.import_task import FORMATS as IMPORT_FORMATS
+from orihon.ops.import_task import FinalStatus, ImportedTask, count_messages, import_file
+from orihon.ops.progress import format_count
 from orihon.ops.task_file import write_task_file
-from orihon.settings.load import load
-from orihon.settings.schema import Settings
+from orihon.records import TaskRow
+from orihon.stores import open_store
 from orihon.stores.files import disk_errors, open_file
 from orihon.task.reader import Reader
+from orihon.task_key import TaskKey
 
-ENDINGS = {
+CONVERSATION = "conversation"
+CONVERSATION_START = b'{"format":"orihon-conversation"'
+BLOCK_BYTES = 1 << 20
+SUFFIXES = {
     "portable": "orihon",
     "openai": "jsonl",
     "markdown": "md",
     "html": "html",
     "original": "original.jsonl",
-    documents.NAME: "json",
+    CONVERSATION: "json",
 }
 
 
-@click.command()
+@store_command(json='{"uuid", "format", "file", "size_bytes"} at the end.')
 @click.argument("uuid")
 @click.option(
     "--format",
-    type=click.Choice(["portable", *FORMATS, documents.NAME]),
+    type=click.Choice(["portable", *EXPORT_FORMATS, CONVERSATION]),
     default="portable",
     show_default=True,
-    help="portable is everything; `original` is the file that the task was imported from.",
+    help="`portable` holds everything; `original` is the file that the task was imported from.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where to; `-` is standard output.  [default: UUID.ENDING]")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--store", help="The store to look in instead of that of the settings.")
-@click.option("--json", "as_json", is_flag=True, help='{"uuid", "format", "file", "size_bytes"} when it is done.')
-def export(uuid: str, format: str, output: str | None, store: str | None, *, force: bool, as_json: bool) -> None:
-    """Write one task to a file: everything in one portable file, or a form that people and programs read.
+@click.option("-o", "--output", metavar="FILE", help="Output file; `-` is standard output.  [default: UUID.SUFFIX]")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+def export(session: StoreSession, uuid: str, format: str, output: str | None, *, force: bool) -> None:
+    """Write one task to a file: everything in one portable file, or a format that people and programs read.
 
-    The beginning of the uuid is enough. A portable file is read back and compared before it gets its name; `orihon
-    import` brings it into any store. What is stored is masked, and so is what is exported.
+    A prefix of the id is enough. A portable file is read back and compared before it gets its name; `orihon import`
+    imports it into any store. Stored texts are masked, and so are exported ones.
 
     \b
     orihon export 0f8fad5b
@@ -57,71 +70,68 @@ def export(uuid: str, format: str, output: str | None, store: str | None, *, for
     orihon export 0f8fad5b --format markdown -o - | less
     orihon export 0f8fad5b --format openai -o - | jq -r .role
     """
-    settings = load()
-    with open_authorized_store(settings, store, command="export") as authorized, Progress() as progress:
-
-        def on_progress(counter: ProgressCounter) -> None:
-            progress.show(f"{counter.records:,} records, {amount(counter.size_bytes)}")
-
-        reader = Reader(authorized.store, authorized.row(uuid))
-        authorized.record_access("export", ["everything"], uuid=reader.uuid, format=format)
-        if output == "-":
-            _print(authorized, settings, reader, format)
-            return
-        path = Path(output or f"{reader.uuid}.{ENDINGS[format]}")
-        if path.exists() and not force:
-            raise UsageError(f"There is a file {path} already.", hint="`--force` replaces it, `-o` names another.")
-        notes: list[str] = []
-        if format == "portable":
-            notes = write_task_file(authorized.store, reader.row, path, on_progress=on_progress).notes
-        elif format == documents.NAME:
-            documents.write_document(authorized, settings, reader.row, path)
-        else:
-            _write(path, reader, format)
-    done: dict[str, object] = {"uuid": reader.uuid, "format": format, "file": str(path)}
-    done |= {"size_bytes": path.stat().st_size} | ({"notes": notes} if notes else {})
-    sentence = f"Task {reader.uuid} is in {path}, {amount(path.stat().st_size)}."
-    if as_json:
-        say_json(done)
+    reader = Reader(session.authorized.store, session.authorized.row(uuid))
+    session.authorized.record_access("export", ["everything"], uuid=reader.uuid, format=format)
+    if output == "-":
+        _print_export(session, reader, format)
+        return
+    path = Path(output or f"{reader.uuid}.{SUFFIXES[format]}")
+    if path.exists() and not force:
+        raise UsageError(
+            f"The file {path} already exists.", hint="Replace it with `--force`, or name another with `-o`."
+        )
+    notes: list[str] = []
+    if format in EXPORT_FORMATS:
+        _write_text(path, reader, format)
     else:
-        _tell(notes)
-        say_line(sentence)
+        notes = _write_file(session, reader.row, format, path)
+    size_bytes = path.stat().st_size
+    result: dict[str, object] = {"uuid": reader.uuid, "format": format, "file": str(path), "size_bytes": size_bytes}
+    if not session.as_json:
+        session.progress.clear()
+        say_notes(notes)
+    session.emit(
+        result | ({"notes": notes} if notes else {}), f"Task {reader.uuid} is in {path}, {format_size(size_bytes)}."
+    )
 
 
-def _tell(notes: list[str]) -> None:
-    """Say what was left out."""
-    for sentence in notes:
-        say_line(f"note     {sentence}", err=True)
-
-
-def _print(authorized: AuthorizedStore, settings: Settings, reader: Reader, format: str) -> None:
-    """To standard output as it is; a terminal gets only what it can write."""
-    shown = sys.stdout.isatty()
-    if format == "portable" and shown:
-        raise UsageError("A portable file is compressed, and no text for a terminal.", hint="Name a file with -o.")
-    if format in FORMATS:
+def _print_export(session: StoreSession, reader: Reader, format: str) -> None:
+    """Write to standard output: unchanged, or without control characters if it is a terminal."""
+    is_terminal = sys.stdout.isatty()
+    if format in EXPORT_FORMATS:
         for piece in export_pieces(reader, format):
-            if shown:
+            if is_terminal:
                 say(piece, nl=False)
             else:
                 sys.stdout.write(piece)
         return
+    if format == "portable" and is_terminal:
+        raise UsageError(
+            "A portable file is compressed and cannot be shown on a terminal.", hint="Name a file with -o."
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task"
-        if format == documents.NAME:
-            documents.write_document(authorized, settings, reader.row, path)
-        else:
-            _tell(write_task_file(authorized.store, reader.row, path).notes)
-        if shown:
+        say_notes(_write_file(session, reader.row, format, path))
+        session.progress.clear()
+        if is_terminal:
             say_json(path.read_bytes())
             return
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
+            while block := file.read(BLOCK_BYTES):
                 sys.stdout.buffer.write(block)
 
 
-def _write(path: Path, reader: Reader, format: str) -> None:
-    """The whole file or none: it has its name only when it is complete."""
+def _write_file(session: StoreSession, row: TaskRow, format: str, path: Path) -> list[str]:
+    """Write a portable file or the document of a conversation. Return notes on what was left out."""
+    if format == CONVERSATION:
+        _write_conversation(session, row, path)
+        return []
+    on_progress = session.progress.show_counts("{records:,} records, {size}")
+    return write_task_file(session.authorized.store, row, path, on_progress=on_progress).notes
+
+
+def _write_text(path: Path, reader: Reader, format: str) -> None:
+    """Write a text format. The file gets its name only when it is complete."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     with disk_errors(f"{path} cannot be written"):
         fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -132,3 +142,115 @@ def _write(path: Path, reader: Reader, format: str) -> None:
         except BaseException:
             fresh.unlink()
             raise
+
+
+def _write_conversation(session: StoreSession, row: TaskRow, path: Path) -> None:
+    """Write the document from a copy of the task. The task is neither leased nor changed."""
+    store = session.authorized.store
+    with tempfile.TemporaryDirectory() as folder:
+        options = msgspec.structs.replace(store.options, durability="os")
+        with open_store(f"sqlite:///{folder}/copy.db", options) as copy:
+            TaskCopy(store, copy, msgspec.structs.replace(row, status="paused", activity="")).run()
+            with registry.resume(Engine(copy, session.settings), row.uuid) as conversation:
+                document.write(conversation, path)
+
+
+@store_command("import", json='One {"uuid", "file", "format", "messages", "already", …} per line.', create=True)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", type=click.Choice((*IMPORT_FORMATS, CONVERSATION)), help="Default: detected.")
+@click.option("--key", metavar="KEY", help="Key of the task, such as github/acme/shop/issue/27; for one file only.")
+@click.option("--user", help="Owner, for administrators.  [default: you; for a portable file, its owner]")
+@click.option(
+    "--status",
+    type=click.Choice(["paused", "completed"]),
+    default="paused",
+    show_default=True,
+    help="Status of a session: `paused` to continue it, `completed` to inherit from it.",
+)
+def import_(
+    session: StoreSession,
+    files: tuple[str, ...],
+    *,
+    format: str | None,
+    key: str | None,
+    user: str | None,
+    status: FinalStatus,
+) -> int:
+    """Import tasks: portable files, and the sessions of Claude Code, Codex, SWE-agent, mini-swe-agent, OpenHands and
+    programs that write OpenAI's messages.
+
+    Everything in a file is kept and masked; docs/import.md describes the conversion. Importing a file twice creates
+    one task. A file that cannot be read is refused with a reason and leaves nothing behind; the other files are
+    imported.
+
+    \b
+    orihon import task.orihon
+    orihon import ~/.claude/projects/*/*.jsonl
+    orihon import run.traj --key github/acme/shop/issue/27 --status completed
+    orihon import chat.jsonl --format openai --json | jq -r .uuid
+    """
+    task_key = TaskKey.parse(key) if key else None
+    if task_key is not None and len(files) > 1:
+        raise UsageError("One key cannot stand for several files.", hint="Import them one by one.")
+    exit_code = 0
+    options = {"format": format, "key": task_key, "user": user, "status": status}
+    for path in map(Path, files):
+        try:
+            tasks = _import(session, path, **options)
+        except OrihonError as error:
+            if len(files) == 1:
+                raise
+            exit_code = error.exit_code
+            session.progress.clear()
+            say_error(error.message, error.hint)
+            continue
+        for task in tasks:
+            session.emit(task, _format_imported(task))
+    return exit_code
+
+
+def _import(session: StoreSession, path: Path, **options: Any) -> list[ImportedTask]:
+    if options["format"] == CONVERSATION or (options["format"] is None and _is_conversation(path)):
+        return [_read_conversation(session, path, options["user"])]
+    on_progress = session.progress.show_counts("{tasks:,} tasks, {records:,} records")
+    return import_file(session.authorized, session.settings, path, **options, on_progress=on_progress)
+
+
+def _format_imported(task: ImportedTask) -> str:
+    if task.already:
+        result = "was there already"
+    else:
+        result = f"{format_count(task.messages, 'message')}, {task.kept:,} other records"
+    return f"{task.uuid}  {task.status:9}  {task.task_key}  {result}  ({task.file}, {task.format})"
+
+
+def _is_conversation(path: Path) -> bool:
+    """Return whether a file begins like a document that `export` or `/save` wrote."""
+    if not path.is_file():
+        return False  # reading it raises the error
+    with disk_errors(f"{path} cannot be read"), path.open("rb") as file:
+        return file.read(len(CONVERSATION_START)) == CONVERSATION_START
+
+
+def _read_conversation(session: StoreSession, path: Path, user: str | None) -> ImportedTask:
+    """Create a conversation in this directory that continues the document. Every import creates a new one."""
+    authorized = session.authorized
+    if user not in {None, authorized.principal.user}:
+        authorized.require_admin("import a conversation for somebody else")
+    sha256 = SessionFile(path).sha256
+    source = {"file": path.name, "format": CONVERSATION, "sha256": sha256}
+    engine = Engine(authorized.store, session.settings, user=authorized.principal.scope)
+    with document.read(engine, path, Path.cwd(), user=user or authorized.principal.user) as conversation:
+        conversation.task.writer.event("note", imported=source)
+    row = authorized.store.row(conversation.task.uuid)
+    authorized.record_access("import", ["file"], uuid=row.uuid, **source)
+    return ImportedTask(
+        uuid=row.uuid,
+        file=path.name,
+        format=CONVERSATION,
+        sha256=sha256,
+        task_key=row.task_key,
+        user=row.user,
+        status=row.status,
+        messages=count_messages(authorized.store, row.uuid),
+    )

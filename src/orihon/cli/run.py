@@ -1,141 +1,228 @@
-"""`orihon run`: work on a text, a file or an issue until it is done."""
+"""`orihon run` and `orihon resume`: work on a text, a file or an issue until it is done."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import uuid as uuids
+from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
 from orihon.agent import queue
+from orihon.agent.control import pause_files
+from orihon.agent.loop import Step
 from orihon.agent.run_setup import RunSetup, resume_run
 from orihon.agent.targets import parse_target
-from orihon.cli.jobs import given, job, job_options
-from orihon.cli.live import Live
-from orihon.cli.output import say, say_error, say_json
+from orihon.agent.tools.approval import escape_question
+from orihon.cli._command import json_option, uuid_argument
+from orihon.cli._output import Progress, say, say_error, say_json, say_line
+from orihon.cli._run_options import build_job, run_options, select_job_fields
 from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
-from orihon.ops.access import AccessGate
+from orihon.ops.access import AccessGate, open_authorized_store
 from orihon.records import Message, TaskRow
 from orihon.settings.load import load
 from orihon.task.lifecycle import can_resume, check_resume
 
 INTERRUPTED = 130
+MAX_STEP_CHARS = 160
 
 
 @click.command()
 @click.argument("what", metavar="TEXT|FILE|URL", required=False)
-@job_options
-@click.option("--resume", "uuid", metavar="UUID", help="Go on with a task that was paused; its beginning is enough.")
-@click.option("--json", "as_json", is_flag=True, help="At the end one object on standard output instead of the answer.")
+@run_options()
+@click.option("--resume", "uuid", metavar="UUID", help="Continue this paused task. A prefix of the id is enough.")
+@json_option("One object at the end, on standard output, instead of the answer.")
 @click.pass_context
 def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_json: bool, **options: Any) -> None:
     """Work on a text, a Markdown file, or an issue, pull or merge request, until it is done.
 
-    What happens is shown on standard error, the answer is printed on standard output. Ctrl-C pauses the task. The exit
-    code is 0 when it is completed, 5 when it is not, 130 or 143 when it was interrupted.
+    Progress is shown on standard error, the answer is printed on standard output. Ctrl-C pauses the task. The exit
+    code is 0 if the task is completed, 5 if not, and 130 or 143 if it was interrupted.
 
     \b
     orihon run "Why does test_total fail?" --no-plan
     orihon run issues/login.md --approve edits
     orihon run https://github.com/acme/shop/issues/27 --plan --approve all
-    orihon run "Mend the shop" --model ollama:qwen3 --max-calls 50 --seconds 600
+    orihon run "Fix the shop" --model ollama:qwen3 --max-calls 50 --seconds 600
     orihon run --resume 550e8400
     """
     if (what is None) == (uuid is None):
         raise UsageError(
-            "Say what to work on, or which task to resume.", hint="`orihon run TEXT|FILE|URL`, or `--resume UUID`."
+            "Name what to work on, or the task to resume.", hint="`orihon run TEXT|FILE|URL`, or `--resume UUID`."
         )
-    settings = load()
-    gate = AccessGate(settings, options["store"], command="run")
+    gate = AccessGate(load(), options["store"], command="run")
     options["user"] = gate.owner_for(options["user"])
-    with gate.open_engine() as engine, Live() as live:
-        found = engine.row(uuid) if uuid else None
-        name = found.uuid if found else str(uuids.uuid4())
+    with gate.open_engine() as engine, RunDisplay() as display:
+        previous = engine.row(uuid) if uuid else None
+        name = previous.uuid if previous else str(uuids.uuid4())
         try:
-            if found is not None:
-                row = _resumed(engine, found, options, live)
+            if previous is not None:
+                row = _resume(engine, previous, options, display)
             else:
-                row = _started(engine, str(what), name, options, live)
+                row = _start(engine, str(what), name, options, display)
         except (KeyboardInterrupt, SystemExit) as error:
-            live.clear()
-            row = _row(engine, name, error)
-            _print(engine, row, as_json=as_json)
-            say_error("paused", f"`orihon run --resume {row.uuid[:8]}` goes on.")
+            display.clear()
+            row = _find_interrupted(engine, name, error)
+            _print_result(engine, row, as_json=as_json)
+            say_error("paused", f"`orihon run --resume {row.uuid[:8]}` continues.")
             context.exit(error.code if isinstance(error, SystemExit) else INTERRUPTED)  # type: ignore[arg-type]
-        live.clear()
-        _print(engine, row, as_json=as_json)
+        display.clear()
+        _print_result(engine, row, as_json=as_json)
         if row.status != "completed":
             raise RunError(f"Task {row.uuid[:8]} {row.status}: {row.error_message or row.reason}", hint=_hint(row))
 
 
-def _started(engine: Engine, what: str, uuid: str, options: dict[str, Any], live: Live) -> TaskRow:
+@click.command()
+@uuid_argument
+@run_options()
+@json_option("One object at the end, on standard output, instead of the answer.")
+@click.pass_context
+def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: Any) -> None:
+    """Continue a task here: one that was paused, whose process died, or that is queued.
+
+    A file that asks this task to pause is removed first. The command is the same as `orihon unpause UUID` and then
+    `orihon run --resume UUID`; the options override those of the task.
+
+    \b
+    orihon resume 550e8400
+    orihon resume 550e8400 --model anthropic:claude-sonnet-5 --approve edits
+    """
+    settings = load()
+    with open_authorized_store(settings, options["store"], command="resume") as authorized:
+        row = authorized.row(uuid)
+        authorized.record_access("task", ["row"], uuid=row.uuid)
+    for path in pause_files(settings.pause_resume, row.uuid)[1:]:
+        path.unlink(missing_ok=True)
+    context.invoke(run, what=None, uuid=row.uuid, as_json=as_json, **options)
+
+
+def _start(engine: Engine, what: str, uuid: str, options: dict[str, Any], display: RunDisplay) -> TaskRow:
     target = parse_target(what, engine.settings)
-    made = job(options, request=target.request, file=target.file)
-    with RunSetup(
-        engine, target.key, made, user=options["user"], uuid=uuid, on_step=live.watch, **_asking(live)
-    ) as setup:
+    job = build_job(options, request=target.request, file=target.file)
+    with RunSetup(engine, target.key, job, user=options["user"], uuid=uuid, **display.callbacks) as setup:
         work = setup.load_work()
         if work.user == options["user"]:
             return setup.handler.handle(work)
-    # the settings are those of whoever asked for it
-    with RunSetup(engine, target.key, made, user=work.user, uuid=uuid, on_step=live.watch, **_asking(live)) as setup:
+    # the source names another user, whose settings apply
+    with RunSetup(engine, target.key, job, user=work.user, uuid=uuid, **display.callbacks) as setup:
         return setup.handler.handle(work)
 
 
-def _resumed(engine: Engine, row: TaskRow, options: dict[str, Any], live: Live) -> TaskRow:
-    check_resume(row)  # before a model and its key are asked for
-    stored = queue.load_job(engine, row.uuid) or job(options)
-    changed = msgspec.structs.replace(stored, queued=False, **given(options))
-    with RunSetup(engine, row.key, changed, user=row.user, on_step=live.watch, **_asking(live)) as setup:
+def _resume(engine: Engine, row: TaskRow, options: dict[str, Any], display: RunDisplay) -> TaskRow:
+    check_resume(row)  # before the model is opened, which needs its key
+    stored = queue.load_job(engine, row.uuid) or build_job(options)
+    job = msgspec.structs.replace(stored, queued=False, **select_job_fields(options))
+    with RunSetup(engine, row.key, job, user=row.user, **display.callbacks) as setup:
         return resume_run(setup, row)
 
 
-def _asking(live: Live) -> dict[str, Any]:
-    return {"ask": live.ask, "ask_user": live.ask_user} if live.can_ask else {}
-
-
-def _row(engine: Engine, uuid: str, interrupt: BaseException) -> TaskRow:
-    """The task that was interrupted; if there is none yet, there is nothing to resume."""
+def _find_interrupted(engine: Engine, uuid: str, interrupt: BaseException) -> TaskRow:
+    """Return the row of the interrupted task. Raise the interrupt again if the task does not exist yet."""
     try:
         return engine.row(uuid)
     except NotFound:
         raise interrupt from None
 
 
-def _print(engine: Engine, row: TaskRow, *, as_json: bool) -> None:
-    answer = _answer(engine, row)
+def _print_result(engine: Engine, row: TaskRow, *, as_json: bool) -> None:
+    answer = _find_answer(engine, row)
     if not as_json:
         if row.status == "completed":
             say(answer)
         return
-    shown = {
-        "uuid": row.uuid,
-        "task_key": row.task_key,
-        "status": row.status,
-        "reason": row.reason,
-        "error": row.error_message,
-        "answer": answer,
-        "llm_calls": row.llm_call_count,
-        "tool_calls": row.tool_call_count,
-        "tokens": row.total_tokens,
-        "resumable": can_resume(row),
-    }
-    say_json(shown)
+    say_json(
+        {
+            "uuid": row.uuid,
+            "task_key": row.task_key,
+            "status": row.status,
+            "reason": row.reason,
+            "error": row.error_message,
+            "answer": answer,
+            "llm_calls": row.llm_call_count,
+            "tool_calls": row.tool_call_count,
+            "tokens": row.total_tokens,
+            "resumable": can_resume(row),
+        }
+    )
 
 
-def _answer(engine: Engine, row: TaskRow) -> str:
-    """The model's last words."""
+def _find_answer(engine: Engine, row: TaskRow) -> str:
+    """Return the last text of the model."""
     try:
         newest = list(engine.store.read(row.uuid, Message, first=-20))
     except OrihonError:
         return ""
-    said = (one.text for one in reversed(newest) if one.role == "assistant" and not one.tool_calls and one.text.strip())
-    return next(said, "")
+    answers = (message.text for message in reversed(newest) if message.role == "assistant" and not message.tool_calls)
+    return next((text for text in answers if text.strip()), "")
 
 
 def _hint(row: TaskRow) -> str:
     if can_resume(row):
-        return f"`orihon run --resume {row.uuid[:8]}` goes on."
-    return "Nothing is lost: a new run on the same thing inherits what this one learned."
+        return f"`orihon run --resume {row.uuid[:8]}` continues."
+    return "Nothing is lost: a new run with the same key inherits what this one learned."
+
+
+class RunDisplay(Progress):
+    """Shows a run on standard error: one changing line on a terminal, plain lines in a pipe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn, self._action = "", ""
+        self._lock = threading.RLock()
+
+    @property
+    def callbacks(self) -> dict[str, Any]:
+        """The callbacks of a RunSetup. Questions are asked only at a terminal."""
+        can_ask = self._is_terminal and sys.stdin is not None and sys.stdin.isatty()
+        return {"on_step": self.show_step} | ({"ask": self.ask, "ask_user": self.ask_user} if can_ask else {})
+
+    def show_step(self, step: Step) -> None:
+        """Show one step of the run."""
+        if step.kind == "text":
+            return
+        with self._lock:
+            if step.kind == "turn":
+                self._turn, self._action = _format_turn(step), "the model answers"
+            elif step.kind in {"call", "note"}:
+                self._action = _shorten(step.text)
+            elif step.is_error:
+                self._action = f"failed: {_shorten(step.text)}"
+            if self._is_terminal:
+                if step.kind == "note" or step.is_error:
+                    self.clear()
+                    say_line(self._action, err=True)
+                self.show(" · ".join(filter(None, (self._turn, self._action))), at_once=True)
+            elif step.kind == "turn":
+                say_line(self._turn, err=True)
+            elif step.kind in {"call", "note"} or step.is_error:
+                say_line(f"  {self._action}" if step.kind != "note" else self._action, err=True)
+
+    def ask(self, question: str) -> bool:
+        """Ask whether the model may do something."""
+        return self._read_answer(f"{question}\nAllow this? [y/N] ").lower() in {"y", "yes"}
+
+    def ask_user(self, questions: Sequence[str]) -> str | None:
+        """Ask the questions of the model. Return None if there is no answer."""
+        return self._read_answer("\n".join([*map(escape_question, questions), "> "])) or None
+
+    def _read_answer(self, question: str) -> str:
+        self.clear()
+        say(question, err=True, nl=False)
+        return sys.stdin.readline().strip()
+
+
+def _format_turn(step: Step) -> str:
+    """Return `execution · turn 3 · 4,500 of 128,000 tokens (system 300, messages 4,200) · 2 folded`."""
+    sources = ", ".join(f"{name} {tokens:,}" for name, tokens in step.by_source.items() if tokens)
+    size = f"{step.tokens:,} of {step.limit:,} tokens" + (f" ({sources})" if sources else "")
+    folded = f"{step.folded:,} folded" if step.folded else ""
+    return " · ".join(filter(None, (step.phase, f"turn {step.turn}", size, folded)))
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(escape_question(text).split())
+    return line if len(line) <= MAX_STEP_CHARS else f"{line[: MAX_STEP_CHARS - 1]}…"

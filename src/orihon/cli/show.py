@@ -1,9 +1,10 @@
-"""`orihon show`: one task, as people read it."""
+"""`orihon show`: show one task, its records and its window."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -11,18 +12,15 @@ import click
 import msgspec
 
 from orihon import codec
-from orihon.cli.options import json_option, language_option, store_option, uuid_argument
-from orihon.cli.output import say, say_json, say_line
-from orihon.cli.people import duration, language, moment
-from orihon.cli.records import Lines, line_of
+from orihon.cli._command import StoreSession, language_option, store_command, uuid_argument
+from orihon.cli._format import choose_language, format_duration, format_time
+from orihon.cli._output import say, say_json, say_line
 from orihon.errors import UsageError
-from orihon.ops.access import AuthorizedStore, open_authorized_store
 from orihon.ops.listing import NEWEST, Overview, build_overview, follow_messages, load_full_text
-from orihon.records import Record
-from orihon.settings.load import load
+from orihon.records import Event, Message, PlanEntry, Record, Summary, ToolCall
 from orihon.task.reader import Reader
 from orihon.task.window import Window
-from orihon.terminal import Language, collapse
+from orihon.terminal import Language, collapse, escape, truncate
 
 LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
     "summaries": Reader.summaries,
@@ -30,40 +28,39 @@ LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
     "events": Reader.events,
     "plan": Reader.plan,
 }
+INDENT = "  "
+MAX_LINE_CHARS = 2000  # of a text that is cut to one line
 
 
-@click.command()
+@store_command(json="One object with the row and the overview; for a list, one record per line, as it is stored.")
 @uuid_argument
 @click.option("--messages", is_flag=True, help="The log, or a part of it.")
-@click.option("--first", type=int, default=1, help="Begin with this message; -20 are the last 20.")
-@click.option("--last", type=click.IntRange(1), help="End with this message.")
-@click.option("--summaries", is_flag=True, help="Every summary, also those that no longer count.")
-@click.option("--tools", is_flag=True, help="Every run of a tool.")
-@click.option("--events", is_flag=True, help="Every change of what is visible.")
-@click.option("--plan", is_flag=True, help="The history of its plans.")
+@click.option("--first", type=int, default=1, help="First message to show; -20 means the last 20.")
+@click.option("--last", type=click.IntRange(1), help="Last message to show.")
+@click.option("--summaries", is_flag=True, help="All summaries, including outdated ones.")
+@click.option("--tools", is_flag=True, help="All tool calls.")
+@click.option("--events", is_flag=True, help="All changes of what is visible.")
+@click.option("--plan", is_flag=True, help="The history of the plans.")
 @click.option("--window", is_flag=True, help="Exactly what the model would see now, with tokens by source.")
-@click.option("--follow", "live", is_flag=True, help="New messages as they come, until the task ends or Ctrl-C.")
-@click.option("--full", is_flag=True, help="Texts whole, not one line each.")
-@store_option
+@click.option("--follow", is_flag=True, help="New messages as they arrive, until the task ends or Ctrl-C.")
+@click.option("--full", is_flag=True, help="Complete texts instead of one line each.")
 @language_option
-@json_option("One object: the row, and what is shown; of a list one record per line, as it is stored.")
 def show(
+    session: StoreSession,
     uuid: str,
-    url: str | None,
     lang: str | None,
     *,
     messages: bool,
     first: int,
     last: int | None,
     window: bool,
-    live: bool,
+    follow: bool,
     full: bool,
-    as_json: bool,
     **lists: bool,
 ) -> None:
-    """Show a task: how it is, what it works on, what it used, its last messages, its summaries.
+    """Show a task: status, key, usage, last messages and summaries.
 
-    The beginning of the UUID is enough. Looking disturbs nobody, and can be done while the task runs.
+    A prefix of the id is enough. The task is not disturbed, and may be running.
 
     \b
     orihon show 550e8400
@@ -74,77 +71,123 @@ def show(
     orihon show 550e8400 --messages --json | jq -r 'select(.role == "assistant") | .content'
     """
     if first == 0:
-        raise UsageError("There is no message 0.", hint="The first one is 1; -1 is the last one.")
-    # Ctrl-C is how somebody who follows has seen enough
-    with (
-        suppress(KeyboardInterrupt) if live else nullcontext(),
-        open_authorized_store(load(), url, command="show") as authorized,
-    ):
-        chosen = [name for name in LISTS if lists[name]]
-        reader = authorized.reader(uuid, *_read(chosen, messages=messages or live, window=window))
-        lines = Lines(full=full, as_json=as_json)
-        if not (messages or window or chosen):
-            found = build_overview(reader)
-            if as_json:
-                say_json(_object(found))
+        raise UsageError("There is no message 0.", hint="The first message is 1; -1 is the last one.")
+    selected = [name for name in LISTS if lists[name]]
+    with suppress(KeyboardInterrupt) if follow else nullcontext():  # Ctrl-C ends --follow
+        reader = session.authorized.reader(uuid, *_list_parts(selected, messages=messages or follow, window=window))
+        printer = RecordPrinter(reader, full=full, as_json=session.as_json)
+        if messages:
+            first = printer.print_list("Messages", reader.messages(first=first, last=last)) + 1
+        elif not (window or selected):
+            overview = build_overview(reader)
+            if session.as_json:
+                say_json(_overview_to_object(overview))
             else:
-                say(_text(found, language(lang), lines))
-            first = found.message_count + 1
-        elif messages:
-            first = _list("Messages", reader, reader.messages(first=first, last=last), lines) + 1
-        for name in chosen:
-            _list(name.capitalize(), reader, LISTS[name](reader), lines)
+                say(_format_overview(overview, choose_language(lang), printer))
+            first = overview.message_count + 1
+        for name in selected:
+            printer.print_list(name.capitalize(), LISTS[name](reader))
         if window:
-            if as_json:
-                say_json(_window_object(reader.window()))
+            if session.as_json:
+                say_json(_window_to_object(reader.window()))
             else:
-                say(_window_text(reader.window(), lines))
-        if live:
-            _follow(authorized, reader, max(1, first), lines)
+                say(_format_window(reader.window(), printer))
+        if follow:
+            printer.print_records(follow_messages(session.authorized, reader.uuid, max(1, first)), flush=True)
+            if not session.as_json:
+                say_line(f"Status: {session.authorized.row(reader.uuid).status}")
 
 
-def _read(lists: list[str], *, messages: bool, window: bool) -> list[str]:
-    """What of the task is read, for the audit."""
-    named = [*["messages"] * messages, *lists, *["window"] * window]
-    return ["row", *named] if named else ["row", "messages", "summaries"]
+def _list_parts(lists: list[str], *, messages: bool, window: bool) -> list[str]:
+    """Return the parts of the task that are read, for the audit."""
+    parts = [*["messages"] * messages, *lists, *["window"] * window]
+    return ["row", *parts] if parts else ["row", "messages", "summaries"]
 
 
-def _list(title: str, reader: Reader, records: Iterator[Record], lines: Lines) -> int:
-    """Print a list as it is read; the number of the last message."""
-    number = 0
-    if not lines.as_json:
-        say_line(f"{title}:")
-    for record in records:
-        number = getattr(record, "seq", 0)
-        lines.say(load_full_text(reader, record) if lines.full else record)
-    return number
+class RecordPrinter:
+    """Prints records: as JSON, in full, or one line of the terminal each."""
+
+    def __init__(self, reader: Reader, *, full: bool, as_json: bool) -> None:
+        self.reader, self.full, self.as_json = reader, full, as_json
+        self.width = shutil.get_terminal_size().columns
+
+    def print_list(self, title: str, records: Iterable[Record]) -> int:
+        """Print a list under its title. Return the number of the last message."""
+        if not self.as_json:
+            say_line(f"{title}:")
+        return self.print_records(records)
+
+    def print_records(self, records: Iterable[Record], *, flush: bool = False) -> int:
+        """Print records as they are read. Return the number of the last message."""
+        number = 0
+        for record in records:
+            number = getattr(record, "seq", 0)
+            loaded = load_full_text(self.reader, record) if self.full else record
+            if self.as_json:
+                say_json(codec.encode(loaded))
+            else:
+                say(self.indent(format_record(loaded)))
+            if flush:
+                sys.stdout.flush()
+        return number
+
+    def indent(self, text: str) -> str:
+        """Return a text below a heading: in full, or cut to one line."""
+        if self.full:
+            return "\n".join(INDENT + line for line in escape(text).splitlines() or [""])
+        return truncate(INDENT + collapse(text[:MAX_LINE_CHARS]), self.width)
 
 
-def _follow(authorized: AuthorizedStore, reader: Reader, first: int, lines: Lines) -> None:
-    for message in follow_messages(authorized, reader.uuid, first):
-        lines.say(load_full_text(reader, message) if lines.full else message)
-        sys.stdout.flush()
-    if not lines.as_json:
-        say_line(f"Status: {authorized.row(reader.uuid).status}")
+def format_record(record: Record) -> str:
+    """Return a record as text: `[149] tool: github_create_commit -> Success`."""
+    match record:
+        case Message():
+            return f"[{record.seq}] {record.role}: {_format_message(record)}"
+        case Summary():
+            kind = "" if record.kind == "rolling" else f" ({record.kind})"
+            return f"[{record.id}] seq {record.start_seq}-{record.end_seq}{kind}: {record.summary}"
+        case ToolCall():
+            result = record.error if record.status == "error" else _to_text(record.result)
+            return f"[{record.seq}] {record.tool}({_to_text(record.args)}) {record.duration_ms:,} ms -> {result}"
+        case Event():
+            return f"[{record.id}] after {record.after}: {record.type} {_to_text(record.data)}"
+        case PlanEntry():
+            return f"[{record.id}] {record.type}: {_to_text(record.data)}"
+    return codec.encode(record).decode()
 
 
-def _text(found: Overview, lang: Language, lines: Lines) -> str:
-    row = found.row
-    told = {
+def _format_message(message: Message) -> str:
+    if isinstance(message.content, str):
+        text = message.content
+    else:
+        text = " ".join(part.text or f"[{part.type} {part.name or part.media_type or ''}]" for part in message.content)
+    if message.role == "tool":
+        return f"{message.tool_name or 'tool'}{' (error)' if message.is_error else ''} -> {text}"
+    calls = " ".join(f"-> {call.name}({call.arguments})" for call in message.tool_calls)
+    return " ".join(filter(None, (text, calls)))
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _format_overview(overview: Overview, lang: Language, printer: RecordPrinter) -> str:
+    row = overview.row
+    fields = {
         "Task UUID": row.uuid,
         "Status": row.status,
         "Reason": row.reason,
         "Error": row.error_message,
-        "Repository": found.repository,
-        "Task": found.task,
-        "Started": moment(row.started_at),
-        "Completed": moment(row.completed_at),
-        "Duration": duration(found.seconds, lang),
+        "Repository": overview.repository,
+        "Task": overview.task,
+        "Started": format_time(row.started_at),
+        "Completed": format_time(row.completed_at),
+        "Duration": format_duration(overview.seconds, lang),
     }
-    only = f" (showing last {NEWEST})" if found.message_count > NEWEST else ""
+    limited = f" (showing last {NEWEST})" if overview.message_count > NEWEST else ""
     return "\n".join(
         (
-            *(f"{name}: {collapse(value)}" for name, value in told.items() if value),
+            *(f"{name}: {collapse(value)}" for name, value in fields.items() if value),
             "",
             "Statistics:",
             f"  LLM calls: {row.llm_call_count:,}",
@@ -152,30 +195,29 @@ def _text(found: Overview, lang: Language, lines: Lines) -> str:
             f"  Total tokens: {row.total_tokens:,}",
             f"  Compressions: {row.compression_count:,}",
             "",
-            f"Messages: {found.message_count:,}{only}",
-            *map(lines.of, found.messages),
+            f"Messages: {overview.message_count:,}{limited}",
+            *(printer.indent(format_record(message)) for message in overview.messages),
             "",
-            f"Summaries: {found.summary_count:,}",
-            *map(lines.of, found.summaries),
+            f"Summaries: {overview.summary_count:,}",
+            *(printer.indent(format_record(summary)) for summary in overview.summaries),
         )
     )
 
 
-def _object(found: Overview) -> dict[str, Any]:
-    def raw(record: Record) -> msgspec.Raw:
+def _overview_to_object(overview: Overview) -> dict[str, Any]:
+    def encode(record: Record) -> msgspec.Raw:
         return msgspec.Raw(codec.encode(record))
 
-    fields: dict[str, Any] = {name: getattr(found, name) for name in found.__struct_fields__}
-    fields |= {name: [raw(record) for record in fields[name]] for name in ("messages", "summaries")}
-    return fields | {"row": raw(found.row)}
+    fields: dict[str, Any] = {name: getattr(overview, name) for name in overview.__struct_fields__}
+    fields |= {name: [encode(record) for record in fields[name]] for name in ("messages", "summaries")}
+    return fields | {"row": encode(overview.row)}
 
 
-def _window_object(window: Window) -> dict[str, Any]:
-    report = msgspec.structs.asdict(window.report)
-    return report | {"messages": window.openai(), "tools": window.tools()}
+def _window_to_object(window: Window) -> dict[str, Any]:
+    return msgspec.structs.asdict(window.report) | {"messages": window.openai(), "tools": window.tools()}
 
 
-def _window_text(window: Window, lines: Lines) -> str:
+def _format_window(window: Window, printer: RecordPrinter) -> str:
     report = window.report
     hidden = f"{report.whole:,} whole, {report.folded:,} folded, {report.left_out:,} left out"
     return "\n".join(
@@ -184,6 +226,6 @@ def _window_text(window: Window, lines: Lines) -> str:
             *(f"  {name}: {tokens:,}" for name, tokens in report.by_source.items()),
             *(f"  {reason}" for reason in report.reasons),
             "",
-            *(lines.indented(line_of(message)) for message in window.messages),
+            *(printer.indent(format_record(message)) for message in window.messages),
         )
     )

@@ -1,1 +1,1 @@
-"""The two command names of the seeds, kept as aliases: `context_viewer` and `context_stats`."""
+"""Aliases for two command names of the specification: `context_viewer` and `context_stats`."""

@@ -8,7 +8,7 @@ from orihon.cli import main as orihon
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `orihon stats`; every option that it has can be given."""
+    """Run `orihon stats` with these arguments."""
     orihon(["stats", *(sys.argv[1:] if arguments is None else arguments)])
 
 

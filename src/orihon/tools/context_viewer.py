@@ -9,7 +9,7 @@ from orihon.cli import main as orihon
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `orihon show`; every option that it has can be given."""
+    """Run `orihon show` with these arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--uuid")
     known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)

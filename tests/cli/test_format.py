@@ -1,8 +1,8 @@
-"""Dates, durations and text for people."""
+"""Dates, durations and text for the terminal."""
 
 import pytest
 
-from orihon.cli.people import duration, language, moment
+from orihon.cli._format import choose_language, format_duration, format_time
 from orihon.terminal import collapse, escape, measure_width, pad, truncate
 
 
@@ -13,27 +13,27 @@ from orihon.terminal import collapse, escape, measure_width, pad, truncate
 )  # fmt: skip
 def test_durations(seconds, japanese, english):
     """The two largest units, in both languages."""
-    assert duration(seconds, "ja") == japanese
-    assert duration(seconds, "en") == english
+    assert format_duration(seconds, "ja") == japanese
+    assert format_duration(seconds, "en") == english
 
 
 def test_language():
-    """What was asked for, then LC_ALL, LC_MESSAGES, LANG; an empty one counts as not set."""
-    assert language("ja", {"LC_ALL": "en_US.UTF-8"}) == "ja"
-    assert language(None, {"LC_ALL": "", "LC_MESSAGES": "ja_JP.UTF-8", "LANG": "C"}) == "ja"
-    assert language(None, {"LC_ALL": "C", "LANG": "ja_JP.UTF-8"}) == "en"
-    assert language(None, {}) == "en"
+    """The option comes first, then LC_ALL, LC_MESSAGES and LANG; an empty variable counts as unset."""
+    assert choose_language("ja", {"LC_ALL": "en_US.UTF-8"}) == "ja"
+    assert choose_language(None, {"LC_ALL": "", "LC_MESSAGES": "ja_JP.UTF-8", "LANG": "C"}) == "ja"
+    assert choose_language(None, {"LC_ALL": "C", "LANG": "ja_JP.UTF-8"}) == "en"
+    assert choose_language(None, {}) == "en"
 
 
-def test_moments():
-    """A time that somebody wrote by hand is shown as it stands."""
-    assert moment(None) == "-"
-    assert moment("soon") == "soon"
-    assert len(moment("2024-01-15T10:30:00.000000Z", seconds=False)) == len("2024-01-15 10:30")
+def test_times():
+    """An invalid time is shown unchanged."""
+    assert format_time(None) == "-"
+    assert format_time("soon") == "soon"
+    assert len(format_time("2024-01-15T10:30:00.000000Z", seconds=False)) == len("2024-01-15 10:30")
 
 
 def test_text_for_a_terminal():
-    """Nothing moves the cursor, turns the writing round, or is wider than it may be."""
+    """Control characters and bidirectional marks are escaped, and lines are cut to the width."""
     assert escape("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
     assert collapse(" a\r\n\tb ") == "a\\r b"
     assert (measure_width("合計"), measure_width("e\u0301"), measure_width("abc")) == (4, 1, 3)
