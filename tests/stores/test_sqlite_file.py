@@ -1,4 +1,4 @@
-"""The SQLite file itself: who can read it, what is synced when, and what people can ask it."""
+"""The SQLite file: its modes, its syncs, and its contents."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ from orihon.stores.base import Options
 from orihon.stores.files import Refused
 from orihon.stores.sql import database
 from orihon.stores.sql.database import Database
-from orihon.stores.sql.sqlite import SqliteStore
+from orihon.stores.sql.sqlite import FIND_KEY, SqliteStore
 from orihon.testing.samples import a_message, a_task, one_of_each
 
 STEPS = """
@@ -67,7 +67,7 @@ def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# who can read it
+# modes
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -90,7 +90,7 @@ def test_nobody_else_can_read_it(tmp_path, umask):
 
 
 def test_a_wider_mode_is_kept(path):
-    """A file that came with 0644 keeps it, and SQLite gives it to the files beside; those of Orihon are private."""
+    """An existing file keeps mode 0644, and SQLite gives it to the log; Orihon's own files are private."""
     path.parent.chmod(0o755)
     SqliteStore(path).close()
     path.chmod(0o644)
@@ -105,7 +105,7 @@ def test_a_wider_mode_is_kept(path):
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("plant", [lambda at: at.symlink_to(at.with_name("target")), os.mkfifo, os.mkdir])
 def test_what_was_planted_is_refused(path, plant, suffix):
-    """A link, a pipe or a directory in place of one of the three files is named, and nothing is written behind it."""
+    """A link, a pipe or a directory in place of one of the three files is refused, and nothing is written to it."""
     planted = path.with_name(path.name + suffix)
     plant(planted)
     with pytest.raises(Refused, match=re.escape(str(planted))):
@@ -114,7 +114,7 @@ def test_what_was_planted_is_refused(path, plant, suffix):
 
 
 def test_a_second_store_does_not_unlock_the_first(path):
-    """SQLite's locks end when any handle on the file is closed, so opening a store again opens none by hand."""
+    """SQLite's locks end when any descriptor of the file is closed, so a second open does not open it separately."""
     with SqliteStore(path) as store, SqliteStore(path):
         a_lease(store).append(a_message())
         script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = DELETE')"
@@ -123,7 +123,7 @@ def test_a_second_store_does_not_unlock_the_first(path):
         assert path.with_name("contexts.db-wal").stat().st_size > 0
 
 
-# what is synced when
+# syncs
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_is_synced(path, monkeypatch, durability, expected):
 
 
 def test_nobody_waits_for_the_disk_of_another(path, monkeypatch):
-    """While one syncs the log, others append."""
+    """Other processes append while one syncs the log."""
     is_syncing, is_synced = threading.Event(), threading.Event()
     with SqliteStore(path) as slow, SqliteStore(path) as quick:
         theirs, ours = a_lease(slow), a_lease(quick)
@@ -189,7 +189,7 @@ def can_trace():
     ],
 )
 def test_the_kernel_is_asked_to_sync(path, durability, expected):
-    """What the levels promise is what reaches the disk."""
+    """Each level of durability keeps its promise after a power cut."""
     trace = path.with_name("trace")
     strace = ["strace", "-f", "-y", "-qq", "-e", "trace=access,fsync,fdatasync", "-o", str(trace)]
     subprocess.run([*strace, sys.executable, "-c", STEPS, str(path), durability], check=True)
@@ -203,7 +203,7 @@ def test_the_kernel_is_asked_to_sync(path, durability, expected):
 
 
 def test_the_log_does_not_grow_for_ever(path, monkeypatch):
-    """It is copied back when a turn ends, or anyway when nobody ever syncs."""
+    """A checkpoint runs when a turn ends, or at a larger size if no commit is durable."""
     monkeypatch.setattr(database, "CHECKPOINT_BYTES", 100_000)
     monkeypatch.setattr(database, "FORCED_CHECKPOINT_BYTES", 1_000_000)
     wal = path.with_name("contexts.db-wal")
@@ -220,7 +220,7 @@ def test_the_log_does_not_grow_for_ever(path, monkeypatch):
 
 
 def test_nobody_commits_while_the_log_is_copied_back(path, monkeypatch):
-    """SQLite before 3.51.3 can lose commits there, so we hold the right to write, and SQLite never copies by itself."""
+    """A checkpoint runs inside a write transaction, because SQLite before 3.51.3 can lose commits otherwise."""
     with SqliteStore(path) as store:
         lease = a_lease(store)
         held = []
@@ -235,7 +235,7 @@ def test_nobody_commits_while_the_log_is_copied_back(path, monkeypatch):
             assert connection.all("PRAGMA wal_autocheckpoint") == [(0,)]
 
 
-# what people can ask it
+# contents
 
 
 def test_people_can_query_it(path):
@@ -269,7 +269,7 @@ def test_people_can_query_it(path):
 
 
 def test_reading_takes_a_bounded_bite(path, monkeypatch):
-    """A page ends after about `READ_BYTES`, and the next begins behind it."""
+    """A page ends after about `READ_BYTES`, and the next one begins after it."""
     monkeypatch.setattr(database, "READ_BYTES", 10_000)
     with SqliteStore(path) as store:
         lease = a_lease(store)
@@ -283,7 +283,7 @@ def test_reading_takes_a_bounded_bite(path, monkeypatch):
 
 
 def test_a_task_is_deleted_whole(path):
-    """No table keeps a row of it, and the tasks beside it keep all of theirs."""
+    """No table keeps a row of the task, and other tasks keep all of theirs."""
     with SqliteStore(path) as store:
         leases = [a_lease(store), a_lease(store)]
         for lease in leases:
@@ -301,7 +301,7 @@ def test_a_task_is_deleted_whole(path):
 
 
 def test_a_closed_store_says_so(path):
-    """What is used after `close` gets an error of ours, not one of SQLite's."""
+    """A closed store raises StoreUnavailable, not an error of SQLite."""
     store = SqliteStore(path)
     task = a_task()
     lease = store.lease(task.uuid, create=task)
@@ -338,7 +338,7 @@ def test_what_was_changed_behind_our_back_is_noticed(path):
 
 
 def test_a_key_is_known_for_ever(path):
-    """However many messages came since, a repeated append with a key that was used stores nothing."""
+    """A repeated append with a used key stores nothing, however many messages were appended since."""
     with SqliteStore(path, Options(durability="os")) as store:
         lease = a_lease(store)
         lease.append(a_message("once", key="k"))
@@ -350,7 +350,7 @@ def test_a_key_is_known_for_ever(path):
 
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_file_that_somebody_makes_at_the_same_moment_is_ours_too(tmp_path, monkeypatch, moment):
-    """Between any look at a new file and its first transaction another process may have made it."""
+    """Another process may create the tables of a new file before the first transaction."""
     path = tmp_path / "contexts.db"
     everything, asked = Database.all, []
 
@@ -367,7 +367,7 @@ def test_a_file_that_somebody_makes_at_the_same_moment_is_ours_too(tmp_path, mon
 
 
 def test_a_file_of_another_program_is_left_alone(tmp_path):
-    """A SQLite file that is not ours is refused in one sentence, and gets no table of ours."""
+    """A SQLite file of another program is refused, and no table is added to it."""
     path = tmp_path / "theirs.db"
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute("CREATE TABLE notes (text TEXT)")
@@ -375,3 +375,10 @@ def test_a_file_of_another_program_is_left_alone(tmp_path):
         Database(path, ("tasks", "lists"))
     with closing(sqlite3.connect(path)) as theirs:
         assert theirs.execute("SELECT name FROM sqlite_master").fetchall() == [("notes",)]
+
+
+def test_a_key_is_looked_up_in_its_index(path):
+    """A new key does not read the messages of the task."""
+    with SqliteStore(path) as store:
+        plan = store.reader.all(f"EXPLAIN QUERY PLAN {FIND_KEY}", "uuid", "key")
+        assert any("idx_messages_key" in detail for *_, detail in plan), plan

@@ -298,8 +298,7 @@ def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
 
 def assign(changes: Iterable[str], increments: Iterable[str]) -> str:
     """Return the assignments of an UPDATE: columns that are set, then columns that are added to."""
-    names = [quote(name) for name in increments]
-    return ", ".join([*(f"{quote(name)} = ?" for name in changes), *(f"{name} = {name} + ?" for name in names)])
+    return ", ".join([f'"{name}" = ?' for name in changes] + [f'"{name}" = "{name}" + ?' for name in increments])
 
 
 def update(connection: sqlite3.Connection, uuid: str, changes: dict[str, Any]) -> int:

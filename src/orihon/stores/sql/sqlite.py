@@ -67,7 +67,8 @@ APPEND_MESSAGE = (
     "INSERT INTO messages (uuid, seq, line, role, tokens, timestamp, key) "
     f"SELECT uuid, ?, ?, ?, ?, ?, ? FROM tasks WHERE {IF_MINE}"
 )
-FIND_KEY = "SELECT seq FROM messages WHERE uuid = ? AND key = ? ORDER BY seq DESC LIMIT 1"
+# `+seq`, because SQLite would walk the primary key to avoid a sort, and read all messages for a new key
+FIND_KEY = "SELECT seq FROM messages WHERE uuid = ? AND key = ? ORDER BY +seq DESC LIMIT 1"
 RENEW = f"UPDATE tasks SET heartbeat_at = ? WHERE {IF_MINE}"
 RELEASE_MINE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE}"
 
