@@ -1,4 +1,4 @@
-"""Leases with fences, in SQLite and PostgreSQL, with real processes that sleep, die and fight."""
+"""Leases in SQLite and PostgreSQL, with real processes that are stopped, die and compete."""
 
 import contextlib
 import random
@@ -66,7 +66,7 @@ def start(script, store, uuid, *arguments, options=Options(), stdout=subprocess.
 
 
 def eventually(take):
-    """Try until the lease is free; a generous end, so that a slow machine does not matter."""
+    """Retry until the lease is free, with a limit that is long enough for a slow machine."""
     for _ in range(600):
         with contextlib.suppress(LeaseHeld):
             return take()
@@ -91,7 +91,7 @@ def store(url):
 
 @pytest.fixture
 def hasty(store):
-    """A second store on the same database that takes every lease for expired."""
+    """Open a second store on the same database, for which every lease is expired."""
     with open_store(store.url, Options(expiry_seconds=0)) as hasty:
         yield hasty
 
@@ -104,7 +104,7 @@ def uuid(store):
 
 
 def test_a_stopped_holder_that_wakes_cannot_write(store, uuid):
-    """A process that slept longer than its lease hears LeaseLost, and nothing of its comes between."""
+    """A process that was stopped for longer than its lease gets LeaseLost, and writes nothing."""
     options = Options(heartbeat_seconds=0.2, expiry_seconds=1)
     with start(HOLD, store, uuid, options=options) as holder:
         assert holder.stdout.readline() == "ready\n"
@@ -119,14 +119,14 @@ def test_a_stopped_holder_that_wakes_cannot_write(store, uuid):
 
 
 def test_a_dead_holder_is_followed_at_once(store, uuid):
-    """Nobody waits an hour for a process that was killed, not even while its parent has not buried it."""
+    """The lease of a killed process is free at once, even while the process is a zombie."""
     options = Options(heartbeat_seconds=3600, expiry_seconds=3600)
     with start(HOLD, store, uuid, options=options) as holder:
         holder.stdout.readline()
         with pytest.raises(LeaseHeld, match=f"process {holder.pid} on .* since 20"):
             store.lease(uuid)
         holder.kill()
-        while state_of(holder.pid) not in {"Z", ""}:  # and not `poll`, which would bury it
+        while state_of(holder.pid) not in {"Z", ""}:  # not `poll`, which would reap it
             time.sleep(0.01)
         with store.lease(uuid) as lease:
             assert lease.append(a_message("next")) == 2
@@ -139,7 +139,7 @@ def state_of(process_id):
 
 
 def test_a_silent_holder_is_followed_when_he_expires(store, uuid):
-    """Alive or not: whoever was not heard of for `expiry_seconds` loses the task, and not before."""
+    """A holder that was silent for `expiry_seconds` loses the task, alive or not, and not earlier."""
     with start(HOLD, store, uuid, options=Options(heartbeat_seconds=3600)) as holder:
         holder.stdout.readline()
         with pytest.raises(LeaseHeld):
@@ -151,7 +151,7 @@ def test_a_silent_holder_is_followed_when_he_expires(store, uuid):
 
 @pytest.mark.slow
 def test_a_heartbeat_keeps_the_lease_through_a_long_call(store, uuid):
-    """A holder that waits for a model longer than its lease lasts keeps it."""
+    """The heartbeat keeps the lease of a holder that waits longer than `expiry_seconds`."""
     options = Options(heartbeat_seconds=0.1, expiry_seconds=2)
     with start(HOLD, store, uuid, options=options) as holder, open_store(store.url, options) as other:
         holder.stdout.readline()
@@ -164,7 +164,7 @@ def test_a_heartbeat_keeps_the_lease_through_a_long_call(store, uuid):
 
 @pytest.mark.slow
 def test_eight_processes_fight_for_one_task(store, uuid, tmp_path):
-    """Stopped longer than their lease at random moments, they lose, double and interleave nothing."""
+    """Processes stopped for longer than their lease at random moments lose, repeat and interleave no record."""
     options = Options(heartbeat_seconds=0.2, expiry_seconds=0.6)
     outputs = [tmp_path / f"{number}.txt" for number in range(8)]
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def test_eight_processes_fight_for_one_task(store, uuid, tmp_path):
 
 
 def test_every_statement_names_the_lease(store, uuid, hasty):
-    """A holder that believes in his lease is refused by the very statement that writes."""
+    """A holder that does not know of its loss is refused by the statement that writes."""
     lease = store.lease(uuid)
     lease.append(a_message("before"))
     hasty.lease(uuid)
@@ -216,7 +216,7 @@ def test_every_statement_names_the_lease(store, uuid, hasty):
 
 
 def test_a_task_made_again_is_not_the_old_holders(store, hasty):
-    """A fence of a deleted task opens nothing in a new one with the same id, though both count from 1."""
+    """The lease of a deleted task cannot write a new one with the same id, though both have fence 1."""
     task = a_task()
     old = store.lease(task.uuid, create=task)
     hasty.delete(task.uuid)
@@ -230,7 +230,7 @@ def test_a_task_made_again_is_not_the_old_holders(store, hasty):
 
 
 def test_a_holder_that_could_not_renew_asks_before_he_writes(url):
-    """By his own clock too late, he renews first; that nobody took the task meanwhile is good enough."""
+    """A holder that is late by its own clock renews first, and goes on if no other process took the task."""
     with open_store(url, Options(heartbeat_seconds=3600, expiry_seconds=60)) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
@@ -243,7 +243,7 @@ def test_a_holder_that_could_not_renew_asks_before_he_writes(url):
 
 
 def test_a_child_is_not_its_parent(store, uuid):
-    """After a fork the child is told to open the store itself, and cannot give the parent's lease away."""
+    """After a fork the child gets an error that tells it to open the store, and cannot release the lease."""
     script = """
 lease = store.lease(uuid)
 if os.fork() == 0:

@@ -1,4 +1,4 @@
-"""PostgreSQL itself: what is said when something is wrong with it, what people can ask it, and how its tables grow."""
+"""The PostgreSQL database: error messages, migrations, and the contents of its tables."""
 
 import json
 import logging
@@ -64,7 +64,7 @@ def refusal(url, kind=OrihonError):
     return caught.value
 
 
-# what is wrong with it
+# errors
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def refusal(url, kind=OrihonError):
     ],
 )
 def test_a_url_that_cannot_be_read(wrong):
-    """The sentence does not show it, because a password may be in it."""
+    """The message does not contain the URL, because a password may be part of it."""
     assert "cannot be read" in refusal(wrong.format(quote(SECRET, safe="")), UsageError).message
 
 
 def test_nobody_answers(tmp_path):
-    """No server is one sentence, at once, and it may be there later; a host that nobody knows is not."""
+    """A missing server is reported at once, and the error is worth a retry."""
     error = refusal(f"postgresql://u:{quote(SECRET, safe='')}@/db?host={tmp_path}", StoreUnavailable)
     assert error.retryable
     assert "No such file or directory" in error.message
@@ -92,7 +92,7 @@ def test_nobody_answers(tmp_path):
 
 
 def test_wrong_names(url):
-    """A database or a role that is not there is named, and what to check."""
+    """The message names the missing database or role, and what to check."""
     error = refusal(url.replace("/postgres?", "/nowhere?") if "/postgres?" in url else url + "&dbname=nowhere")
     assert 'database "nowhere" does not exist' in error.message
     assert not error.retryable
@@ -100,7 +100,7 @@ def test_wrong_names(url):
 
 
 def test_a_wrong_password(url, admin, role):
-    """It is said that it is wrong, and not what it was; the right one opens."""
+    """The message says that the password is wrong and does not contain it; the right one opens the store."""
     if admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'with_password'").fetchone() is None:
         pytest.fail("the server must ask the members of the role with_password for one; docs/scale.md says how")
     admin.execute(sql.SQL("GRANT with_password TO {}").format(sql.Identifier(role)))
@@ -123,7 +123,7 @@ def grant(admin, role):
 
 
 def test_missing_rights(url, admin, role):
-    """Who may not make the tables, not read, or not write hears what is missing and who can help."""
+    """A role that may not create tables, read or write gets an error that names the missing right."""
     error = refusal(as_role(url, role))
     assert "permission denied" in error.message or "no schema has been selected" in error.message
     open_store(url).close()
@@ -164,14 +164,14 @@ def test_another_encoding(postgres_url):
 
 
 def test_an_empty_database_gets_its_tables(url):
-    """Whoever opens it first makes them; `migrate` finds nothing to do, and says which version it is."""
+    """The first open creates the tables; `migrate` finds nothing to do and reports the version."""
     open_store(url).close()
     done = bring_up_to_date(url)
     assert (done.applied, done.version) == ([], migrations.load_migrations()[-1].number)
 
 
 def test_the_command_migrate(url, tmp_path):
-    """For people and for programs; a second run does nothing, and other stores need none."""
+    """The command prints text or JSON; a second run does nothing, and other stores need no migration."""
 
     def run(*arguments):
         return subprocess.run(
@@ -188,7 +188,7 @@ def test_the_command_migrate(url, tmp_path):
 
 
 def test_older_and_newer_tables_are_refused(url, monkeypatch):
-    """Code and tables of different versions do not meet: the older code is told, the newer waits for `migrate`."""
+    """Older code refuses newer tables; newer code refuses older tables until `migrate` is run."""
     open_store(url).close()
     known = migrations.load_migrations()
     newer = Migration(known[-1].number + 1, "later", "ALTER TABLE tasks ADD COLUMN colour text")
@@ -203,7 +203,7 @@ def test_older_and_newer_tables_are_refused(url, monkeypatch):
 
 
 def test_tasks_of_the_first_version_stay(url, admin, monkeypatch):
-    """A database that was made before rows counted anything is brought up to date, with what is in it."""
+    """A database from before the counters of a row is brought up to date, with its contents."""
     known = migrations.load_migrations()
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "load_migrations", lambda: known[:3])
@@ -225,7 +225,7 @@ def test_tasks_of_the_first_version_stay(url, admin, monkeypatch):
 
 
 def test_a_migration_that_fails_leaves_nothing(url, admin, monkeypatch):
-    """It and its record are one transaction."""
+    """A migration and its record are one transaction."""
     open_store(url).close()
     known = migrations.load_migrations()
     number = known[-1].number + 1
@@ -239,14 +239,14 @@ def test_a_migration_that_fails_leaves_nothing(url, admin, monkeypatch):
 
 @pytest.mark.slow
 def test_many_make_the_tables_at_once(url):
-    """One does, and the others come after."""
+    """One process migrates, and the others wait for it."""
     program = f"import orihon; orihon.open({url!r}).close()"
     started = [subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) for _ in range(4)]
     assert [(child.communicate()[1], child.returncode) for child in started] == [(b"", 0)] * 4
 
 
 def test_tables_of_another_program(url, admin):
-    """They are left alone."""
+    """Tables of another program are not changed."""
     admin.execute("CREATE TABLE tasks (id integer)")
     error = refusal(url, SchemaMismatch)
     assert "another program" in error.message
@@ -255,7 +255,7 @@ def test_tables_of_another_program(url, admin):
 
 
 def test_without_the_driver(url, tmp_path):
-    """Whoever has not installed it hears what to install."""
+    """Without psycopg the error says what to install."""
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
     program = f"import orihon\ntry: orihon.open({url!r})\nexcept orihon.OrihonError as error: print(error.hint)"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -263,7 +263,7 @@ def test_without_the_driver(url, tmp_path):
     assert shown.stdout == "pip install 'orihon[postgres]'\n"
 
 
-# what is in them
+# contents
 
 
 def test_people_can_ask_it(url, admin):
@@ -278,7 +278,7 @@ def test_people_can_ask_it(url, admin):
 
 
 def test_odd_questions(url):
-    """What cannot be stored is not found, and breaks nothing."""
+    """A value that cannot be stored is not found, and raises no error."""
     with open_store(url) as store:
         task = a_task(user="a\0b")
         store.lease(task.uuid, create=task).close()
@@ -312,7 +312,7 @@ def test_a_long_list_is_read_in_pages(url):
 
 
 def test_records_that_travel_together(url):
-    """They count when the block ends, in one transaction; a row that is changed inside comes after them."""
+    """A batch is stored when the block ends, in one transaction; a change of the row sends it first."""
     with open_store(url) as store, store.lease((task := a_task()).uuid, create=task) as lease:
         with lease.batch():
             numbers = [lease.append(a_message(f"{number}", key=f"k{number % 5}")) for number in range(10)]
@@ -371,7 +371,7 @@ def test_a_schema_that_is_not_there(postgres_url):
 
 
 def test_few_connections(url):
-    """A store keeps what it needs, and gives all back."""
+    """A store keeps one idle connection and closes it when it is closed."""
     with open_store(url) as store, closing(Server(url, retry_seconds=0)):
         assert len(store.server._idle) == 1
         list(store.find())

@@ -1,4 +1,4 @@
-"""The queue in PostgreSQL: users in turn, no two workers on one task, a sign when something comes; and indexes."""
+"""The queue in PostgreSQL: users take turns, no two workers get one task, notifications; and indexes."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def queued(engine, user, count, priority=0):
 
 
 def test_users_in_turn(engine):
-    """One user's many tasks do not keep another's one waiting; what is urgent comes first all the same."""
+    """Many tasks of one user do not delay those of another; a task of high priority comes first."""
     queued(engine, "alice", 40)
     queued(engine, "bob", 2)
     queued(engine, "alice", 1, priority=9)
@@ -60,14 +60,14 @@ def test_users_in_turn(engine):
 
 
 def test_a_long_queue_is_not_read_whole(engine):
-    """Of each user the first ones are enough to choose from."""
+    """Only the first tasks of each user are read."""
     queued(engine, "alice", postgres_queue.PER_USER + 5)
     queued(engine, "bob", 1)
     assert len(list(engine.store.queue.waiting())) == postgres_queue.PER_USER + 1
 
 
 def test_a_task_is_put_by_once(engine, url):
-    """Of two workers each gets another task, and the third gets none; one that was given back can be had again."""
+    """Two workers get different tasks and a third gets none; a released task can be reserved again."""
     queued(engine, "alice", 2)
     uuids = [row.uuid for row in iter_waiting(engine)]
     with open_store(url) as other:
@@ -84,7 +84,7 @@ def test_a_task_is_put_by_once(engine, url):
 
 @pytest.mark.slow
 def test_many_go_for_the_same(engine, url):
-    """At the same moment: nobody waits for another, and no task is given twice."""
+    """Workers that reserve at the same moment do not wait for each other, and no task is reserved twice."""
     queued(engine, "alice", 40)
     uuids = [row.uuid for row in iter_waiting(engine)]
     program = f"""
@@ -106,7 +106,7 @@ with open_store({url!r}) as store:
 
 
 def test_a_sign_when_something_comes(engine, url):
-    """Whoever waits hears at once when a task can be taken, and not before it can."""
+    """A worker that waits is notified as soon as a task can be taken, and not earlier."""
     with open_store(url) as other:
         assert not other.queue.wait(0.01)
         late = threading.Timer(0.3, lambda: queued(engine, "alice", 1))
@@ -117,7 +117,7 @@ def test_a_sign_when_something_comes(engine, url):
 
 
 def test_whoever_cannot_listen_looks(engine, url, monkeypatch):
-    """Without a connection of its own time passes as before, and it tries again later."""
+    """Without a connection for notifications `wait` sleeps, and tries again later."""
     with open_store(url) as other:
 
         def refused():
@@ -137,7 +137,7 @@ def test_whoever_cannot_listen_looks(engine, url, monkeypatch):
 
 
 def test_only_the_abandoned_are_looked_at(engine, url):
-    """A task whose holder lives is none of it; one whose holder died here, or was silent, is."""
+    """A task is abandoned if its holder died on this machine or was silent, not if the holder lives."""
     queued(engine, "alice", 3)
     claim(engine, "alice-0-0")
     program = f"import orihon, os; e = orihon.open({url!r}); e.resume('alice-0-1'); os.kill(os.getpid(), 9)"
@@ -148,7 +148,7 @@ def test_only_the_abandoned_are_looked_at(engine, url):
 
 
 def test_a_worker_that_died_before_it_began(engine, url):
-    """It had the lease, and the task still waits: the next worker gives it free, and takes it."""
+    """A worker dies with the lease of a task that still waits: the next worker releases and takes it."""
     queued(engine, "alice", 1)
     program = (
         f"import os; from orihon.stores import open_store; s = open_store({url!r}); "
@@ -176,7 +176,7 @@ FROM generate_series(1, 20000) AS n
 
 
 def plans(url, statements):
-    """What PostgreSQL does for statements, as one text each."""
+    """Return PostgreSQL's plan of each statement."""
     with psycopg.connect(url) as connection:
         for statement, values in statements:
             found = connection.execute(f"EXPLAIN {statement}".replace("?", "%s"), values)
@@ -184,7 +184,7 @@ def plans(url, statements):
 
 
 def found_by(query, url):
-    """The statements that `find` sends for a query."""
+    """Return the statements that `find` sends for a query."""
     sent = []
     with open_store(url) as store:
         store.reader.all = lambda statement, *values: sent.append((statement, values)) or []
@@ -193,7 +193,7 @@ def found_by(query, url):
 
 
 def test_every_question_has_its_index(url):
-    """Lists of tasks, inheritance, the queue, logs and keys: none reads a table from end to end."""
+    """Queries for tasks, inheritance, the queue, logs and keys use an index and scan no table."""
     open_store(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(MANY)

@@ -1,4 +1,4 @@
-"""What a role of the database may see: the tasks of its user, and nothing of anybody else's, in any table."""
+"""The rights of a role: it sees the tasks of its user, and no row of another user in any table."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def url(postgres, tmp_path):
 
 @pytest.fixture
 def roles(postgres_url):
-    """Three roles that may log in."""
+    """Create three roles that may log in."""
     names = [f"{name}_{os.getpid()}_{os.urandom(4).hex()}" for name in ("alice", "bob", "worker")]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for name in names:
@@ -42,7 +42,7 @@ def as_role(url, name):
 
 @pytest.fixture
 def filled(url, roles):
-    """A task of each user with everything that a task can have; their ids."""
+    """Create a complete task for each user; return the ids."""
     for role, user in zip(roles, ("alice", "bob", None), strict=True):
         bring_up_to_date(url, role=role, user=user)
     uuids = []
@@ -74,7 +74,7 @@ def test_no_table_shows_what_is_not_ones_own(url, roles, filled):
 
 
 def test_what_a_reader_hears(url, roles, filled):
-    """Another's task is not there, and one's own cannot be changed."""
+    """The task of another user is not found, and a reader cannot change its own."""
     alice, bob, _ = filled
     with open_store(as_role(url, roles[0])) as store:
         assert [row.uuid for row in store.find()] == [alice]
@@ -89,7 +89,7 @@ def test_what_a_reader_hears(url, roles, filled):
 
 
 def test_no_way_around(url, roles, filled):
-    """A reader cannot turn the rules off, name itself somebody else, or learn by an error what is there."""
+    """A reader cannot switch the policies off, change its role, or learn from an error which rows exist."""
     _, bob, _ = filled
     with psycopg.connect(as_role(url, roles[0]), autocommit=True) as connection:
         for statement in (
@@ -125,7 +125,7 @@ def test_a_worker_works_on_all(url, roles, filled):
 
 
 def test_the_audit_can_be_added_to_and_not_read(url, roles, filled):
-    """Everybody's looks are written down; neither a reader nor a worker learns of those of others or takes one back."""
+    """Every access is in the audit; neither a reader nor a worker can read it or delete a line."""
     for role in roles:
         with open_authorized_store(Settings(), as_role(url, role), command="show") as authorized:
             authorized.reader(next(authorized.rows()).uuid)
@@ -138,14 +138,14 @@ def test_the_audit_can_be_added_to_and_not_read(url, roles, filled):
 
 
 def test_rights_are_replaced(url, roles, filled):
-    """Who is bound to another user sees that one's tasks from then on, and no longer the first's."""
+    """A role that is granted another user sees the tasks of that user, and no longer those of the first."""
     bring_up_to_date(url, role=roles[0], user="bob")
     with open_store(as_role(url, roles[0])) as store:
         assert [row.uuid for row in store.find()] == [filled[1]]
 
 
 def test_wrong_names(url, tmp_path):
-    """A role that is not there is named; a user without a role means nothing."""
+    """The error names a missing role; a user without a role is refused."""
     with pytest.raises(UsageError, match='Role "nobody\'; DROP TABLE tasks" does not exist'):
         bring_up_to_date(url, role="nobody'; DROP TABLE tasks")
     with pytest.raises(OrihonError):

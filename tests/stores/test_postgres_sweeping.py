@@ -1,4 +1,4 @@
-"""How tasks leave a PostgreSQL store: out of sight at once, then piece by piece, whoever is killed meanwhile."""
+"""Deletions in PostgreSQL: the row disappears at once, the lists follow in pieces, also after a crash."""
 
 import pytest
 
@@ -15,7 +15,7 @@ MANY = 2 * PIECE_ROWS + 50
 
 
 class PowerCut(Exception):
-    """Whoever deletes is gone."""
+    """The process that deletes is gone."""
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def a_long_task(store, **fields):
 
 
 def left(store, uuid):
-    """How many rows there are of a task, table by table."""
+    """Return the number of rows of a task in each table that has some."""
     counts = {table: store.server.all(f"SELECT count(*) FROM {table} WHERE uuid = %s", uuid) for table in OWN_TABLES}  # noqa: S608
     return {table: count for table, ((count,),) in counts.items() if count}
 
 
 def cut_after(monkeypatch, store, pieces):
-    """The power fails behind so many pieces."""
+    """Raise PowerCut after this many pieces."""
     change = store.server.change
     done = []
 
@@ -64,7 +64,7 @@ def cut_after(monkeypatch, store, pieces):
 
 @pytest.mark.parametrize("pieces", range(4))
 def test_a_deletion_that_was_cut_short(store, url, monkeypatch, pieces):
-    """Nobody sees the task any more; the next cleaner finishes; and doctor finds nothing wrong on the way."""
+    """The task is invisible, the next vacuum finishes the deletion, and doctor reports no problem in between."""
     task = a_long_task(store)
     with monkeypatch.context() as patch:
         cut_after(patch, store, pieces)
@@ -82,7 +82,7 @@ def test_a_deletion_that_was_cut_short(store, url, monkeypatch, pieces):
 
 
 def test_made_again_under_the_same_id(store, monkeypatch):
-    """What is left of the first is no part of the second."""
+    """A new task with the same id has nothing of the deleted one."""
     task = a_long_task(store)
     cut_after(monkeypatch, store, 1)
     with pytest.raises(PowerCut):
@@ -95,7 +95,7 @@ def test_made_again_under_the_same_id(store, monkeypatch):
 
 
 def test_a_stub_that_was_cut_short(store, monkeypatch):
-    """Whoever takes the task finds a stub, and never half a log."""
+    """The next lease finds a stub, not a part of the log."""
     task = a_long_task(store)
     cut_after(monkeypatch, store, 1)
     with pytest.raises(PowerCut):
@@ -110,7 +110,7 @@ def test_a_stub_that_was_cut_short(store, monkeypatch):
 
 
 def test_pieces_are_small(store, monkeypatch):
-    """No statement removes more rows of a table than a piece has, and an ordinary task needs only one."""
+    """No statement deletes more than `PIECE_ROWS` rows of a table."""
     sizes = []
     change = store.server.change
 
@@ -126,7 +126,7 @@ def test_pieces_are_small(store, monkeypatch):
 
 
 def test_the_room_is_used_again_early(store):
-    """Every table says so to autovacuum."""
+    """Every table has the setting for an early autovacuum."""
     found = store.server.all(
         "SELECT relname, reloptions::text FROM pg_class WHERE oid = ANY(%s::regclass[])", list(OWN_TABLES)
     )

@@ -1,4 +1,4 @@
-"""The SQLite store when processes are killed, crowd each other, and the disk fails."""
+"""The SQLite store when processes are killed or compete, and when the disk fails."""
 
 import errno
 import shutil
@@ -74,7 +74,7 @@ def make_tasks(path, count):
 
 
 def whole(path):
-    """SQLite's own opinion."""
+    """Run SQLite's integrity check."""
     with sqlite3.connect(path) as connection:
         ((verdict,),) = connection.execute("PRAGMA integrity_check").fetchall()
     connection.close()
@@ -88,7 +88,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("acknowledged", [1, 9, 30, 77])
 def test_kill_9_takes_nothing_back(path, acknowledged):
-    """Whatever number was printed before the kill is there afterwards, and the task can be taken at once."""
+    """Every acknowledged record is stored after the kill, and the lease can be taken at once."""
     (uuid,) = make_tasks(path, 1)
     with start(APPEND_FOR_EVER, path, uuid) as writer:
         for _ in range(acknowledged):
@@ -106,7 +106,7 @@ def test_kill_9_takes_nothing_back(path, acknowledged):
 
 @pytest.mark.slow
 def test_sixteen_processes_share_a_file(path):
-    """Each appends to its own task; nothing is lost, and nobody hears of a lock."""
+    """Each process appends to its own task; nothing is lost, and none gets an error about a lock."""
     uuids = make_tasks(path, 16)
     writers = [start(APPEND_100, path, uuid) for uuid in uuids]
     for writer in writers:
@@ -121,7 +121,7 @@ def test_sixteen_processes_share_a_file(path):
 
 @pytest.mark.slow
 def test_sixteen_processes_make_a_file(path):
-    """A file that all of them want to make first is made once."""
+    """Processes that create the same file at the same moment create it once."""
     script = (
         "from pathlib import Path; from orihon.stores.sql.sqlite import SqliteStore; SqliteStore(Path({!r})).close()"
     )
@@ -132,7 +132,7 @@ def test_sixteen_processes_make_a_file(path):
 
 
 def test_a_reader_sees_what_another_process_writes(path):
-    """Reading goes on in pages while a writer writes, and never sees a hole."""
+    """A reader gets page after page while another process writes, without gaps."""
     (uuid,) = make_tasks(path, 1)
     with start(APPEND_FOR_EVER, path, uuid) as writer, SqliteStore(path) as store:
         seen = 0
@@ -186,7 +186,7 @@ class FailingCommit:
 
 @pytest.mark.parametrize("done", [True, False])
 def test_a_commit_that_fails_is_unknown_and_found_out(path, done):
-    """Whether it is there or not, the repeated append stores it once, and numbers go on without a gap."""
+    """The repeated append stores the record once, and the numbers have no gap."""
     with SqliteStore(path) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
@@ -204,7 +204,7 @@ def fail_the_commit(store, _):
 
 
 def fail_the_sync(_, patch):
-    """The kernel says so once."""
+    """A failed sync is reported once by the kernel."""
 
     def fail(_):
         patch.undo()
@@ -215,7 +215,7 @@ def fail_the_sync(_, patch):
 
 @pytest.mark.parametrize("fail", [fail_the_commit, fail_the_sync])
 def test_a_failed_sync_is_not_believed_the_second_time(path, monkeypatch, fail):
-    """The kernel forgets what it could not write, so the next sync copies the log into the file instead."""
+    """The kernel drops pages that it could not write, so a checkpoint follows a failed sync."""
     with SqliteStore(path) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
@@ -231,7 +231,7 @@ def test_a_failed_sync_is_not_believed_the_second_time(path, monkeypatch, fail):
 
 
 def test_an_interrupted_append_is_found_out(path, monkeypatch):
-    """Ctrl-C between the commit and the counting leaves no number that cannot be used."""
+    """After Ctrl-C between the commit and the count, the next append gets a free number."""
     with SqliteStore(path) as store:
         task = a_task()
         lease = store.lease(task.uuid, create=task)
@@ -261,7 +261,7 @@ def can_trace():
     "fault", ["fdatasync:error=EIO:when=3", "pwrite64:error=ENOSPC:when=40", "pwrite64:error=EIO:when=60+50"]
 )
 def test_a_failing_disk_loses_and_doubles_nothing(path, durability, fault):
-    """Every append that was repeated with its key until it succeeded is there once."""
+    """Every append that was repeated with its key until it succeeded is stored once."""
     (uuid,) = make_tasks(path, 1)
     strace = [
         "strace",

@@ -1,4 +1,4 @@
-"""The sums over rows: kept right by the file itself, whoever writes, and the same by any way to get them."""
+"""Totals over rows: triggers keep them up to date, and they equal the sums over the rows."""
 
 import random
 import sqlite3
@@ -57,7 +57,7 @@ def check(store):
 
 
 def test_postgres_adds_up_the_same(postgres, tmp_path):
-    """One text of SQL sums up the rows there and in a file."""
+    """PostgreSQL returns the same totals."""
     chance = random.Random(5)
     with open_store(postgres(tmp_path)) as store:
         marks = ", ".join(["%s"] * len(COLUMNS))
@@ -70,12 +70,12 @@ def test_postgres_adds_up_the_same(postgres, tmp_path):
 
 
 def test_sums_are_right_whoever_writes_the_rows(url):
-    """Inserted, replaced, changed by hand and deleted by hand: the kept sums are those of the rows."""
+    """The totals are right after rows were inserted, replaced, and changed or deleted by another program."""
     chance = random.Random(5)
     with open_store(url) as store:
         database = store.database if hasattr(store, "database") else store.writer
         rows = [a_row(chance) for _ in range(80)]
-        for row in (*rows, *rows[:20]):  # some twice, as a row is that somebody writes again
+        for row in (*rows, *rows[:20]):  # some twice, like a row that is written again
             database.transact(partial(insert, row=msgspec.structs.replace(row, total_tokens=chance.randrange(500))))
         check(store)
         by_hand = sqlite3.connect(file_of(url), timeout=30)
@@ -88,7 +88,7 @@ def test_sums_are_right_whoever_writes_the_rows(url):
 
 
 def test_an_older_file_gets_its_sums(url):
-    """A file of schema 2 is given columns, sums and triggers when it is opened."""
+    """A file of schema 2 gets columns, totals and triggers when it is opened."""
     with open_store(url) as store:
         about = a_task()
         with store.lease(about.uuid, create=about) as lease:
