@@ -1,18 +1,20 @@
 """Measure what masking finds, what it masks wrongly, how it copes with hostile text, and how fast it is.
 
-Each figure that has a target is printed next to it. The last part runs `bench/channels.py` on plain files with a few
-shapes: every channel of a store, and every way out of it.
+Each figure that has a target is printed next to it. Every kind of shape is tried in every carrier, such as a diff or a
+cell of CSV, and through every quick channel of a store; `bench/channels.py` has the other channels and the ways out.
 
-`ORIHON_MASKING_SAMPLES=samples.jsonl.gz` names further samples to score. Each line is a JSON object with `kind`,
-`text`, `secret` and `is_secret`. A secret counts as found if no eight consecutive characters of it are left; the second
-figure ignores characters that the text repeats outside the secret, such as those of a name.
-`ORIHON_MASKING_BEFORE=src` names the sources of another version, whose speed is measured in turns in the same run.
+`ORIHON_MASKING_SAMPLES=samples.jsonl.gz` names further samples to score; without it, those in `../shared/data/secrets`
+are scored if they are there. Each line is a JSON object with `kind`, `text`, `secret` and `is_secret`. A secret counts
+as found if no eight consecutive characters of it are left; the second figure ignores characters that the text repeats
+outside the secret, such as those of a name. `ORIHON_MASKING_BEFORE=src` names the sources of another version, whose
+speed is measured in turns in the same run.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
+import html
 import importlib
 import json
 import os
@@ -24,11 +26,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from bench import channels
 from bench.shapes import kept, shapes
 from orihon.redaction import mask
 
+SAMPLES = Path(__file__).parents[2] / "shared/data/secrets/samples.jsonl.gz"
 RUN = 8
 MIN_SHAPES, MIN_SAMPLES = 0.97, 0.98  # targets for recall
 MAX_RATIO = 4  # twice the text takes about twice the time; four times would be quadratic
@@ -58,6 +62,55 @@ def score_shapes() -> None:
     print(f"{len(texts) // len(SEEDS)} texts without a secret, changed: {len(touched)} (target: 0) {touched[:3] or ''}")
 
 
+# Text around a shape, which can hide where it begins or ends. `{}` is the shape.
+CARRIERS = {
+    **{
+        f"behind {sign!r}": f"{sign}{{}}"
+        for sign in ("- ", "+", "-", "> ", "# ", "// ", "* ", "12:", "a.txt:12:", "\t", "=")
+    },
+    **{f"in {pair}": f"{pair[0]}{{}}{pair[1:]}" for pair in ("``", "()", "[]", "「」", "||", '""', "''", "<>")},
+    **{f"before {end!r}": f"{{}}{end}" for end in (".", ",", ";", "!", ":", "\\n", "\r\n", " and more", "です")},
+    "a cell": "1,{},x",
+    "a bold word": "**{}**",
+    "an element": "<td>{}</td>",
+    "a line of a log": "2026-05-01T10:00:00Z INFO config {}",
+    "a numbered line": "     5\t{}",
+    "a sentence": "Use {} for it.",
+    "a file": "{}.txt",
+    "a file in a directory": "/home/alice/work/notes/{}",
+    "a path in a URL": "GET https://example.com/api/callbacks/github/{}",
+    "a fence": "```\n{}\n```",
+    "a shell": 'echo "{}"',
+    "a colour": "\x1b[32m{}\x1b[0m",
+    "a colour as text": "\\u001b[32m{}\\u001b[0m",
+}
+ENCODERS: dict[str, Callable[[str], str]] = {
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
+    "Python": lambda text: repr(text)[1:-1],
+    "a URL": lambda text: quote(text, safe=""),
+    "HTML": html.escape,
+}
+
+
+def score_carriers() -> None:
+    """Print recall for one shape of each kind in every carrier and encoding, and the carriers with the most misses."""
+    missed: Counter[str] = Counter()
+    drawn = {shape.kind: shape for shape in shapes(random.Random(9))}.values()  # noqa: S311
+    for shape in drawn:
+        for name, carrier in CARRIERS.items():
+            missed[name] += _is_leak(shape.secret, carrier.replace("{}", shape.text))
+        for name, encode in ENCODERS.items():
+            missed[f"encoded as {name}"] += _is_leak(encode(shape.secret), f"x={encode(shape.text)}")
+    total = len(drawn) * len(missed)
+    print(f"{len(drawn)} kinds in {len(missed)} carriers: recall {rate(1 - missed.total() / total, MIN_SHAPES)}")
+    print("  missed most: " + ", ".join(f"{name} {count}" for name, count in missed.most_common(8) if count))
+
+
+def _is_leak(secret: str, text: str) -> bool:
+    return is_left(secret, mask(text), text.replace(secret, "\n"))
+
+
 def rate(recall: float, target: float) -> str:
     """Return a recall with its target."""
     return f"{recall:.4f} (target: {target}, {'met' if recall >= target else 'NOT MET'})"
@@ -73,10 +126,9 @@ def score_samples(path: Path) -> None:
     apart = sum(is_left(s["secret"], m, s["text"].replace(s["secret"], "\n")) for s, m in true)
     touched = [(s, m) for s, m in pairs if not s["is_secret"] and m != s["text"]]
     keep = [(s, m) for s, m in touched if s["kind"].startswith("keep-")]
-    print(
-        f"{len(samples)} samples: recall {1 - missed.total() / len(true):.4f} ({missed.total()} of {len(true)} missed)"
-    )
-    print("  ignoring what the text repeats outside the secret: " + rate(1 - apart / len(true), MIN_SAMPLES))
+    recall = 1 - missed.total() / len(true)
+    print(f"{len(samples)} samples: recall {rate(recall, MIN_SAMPLES)} ({missed.total()} of {len(true)} missed)")
+    print(f"  ignoring what the text repeats outside the secret: {1 - apart / len(true):.4f}")
     print("  " + ", ".join(f"{kind} {count}" for kind, count in missed.most_common()))
     print(f"  keep-* changed: {len(keep)} (target: 0); other false samples changed: {len(touched) - len(keep)}")
 
@@ -189,7 +241,8 @@ def load(root: str) -> Mask:
     own = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "orihon"}
     sys.path.insert(0, root)
     try:
-        other: Mask = importlib.import_module("orihon.redaction").mask
+        package = "orihon.redaction" if (Path(root) / "orihon/redaction").is_dir() else "orihon.secrets"
+        other: Mask = importlib.import_module(package).mask
         other("password=hunter22 a@b.cd")  # loads the detectors
     finally:
         sys.path.remove(root)
@@ -215,12 +268,14 @@ def race(versions: list[Mask], text: str, size: int) -> list[float]:
 def main() -> None:
     """Score the shapes and the given samples, search for slow text, and measure the speed."""
     score_shapes()
-    if samples := os.environ.get("ORIHON_MASKING_SAMPLES"):
-        score_samples(Path(samples))
+    score_carriers()
+    samples = Path(os.environ.get("ORIHON_MASKING_SAMPLES", SAMPLES))
+    if samples.is_file():
+        score_samples(samples)
     print_growth()
     print_speed()
-    print("A handful of shapes through every channel of a store (recall: not in any file, log, screen or window):")
-    channels.report("jsonl", channels.shapes, channels.shapes)
+    print("A shape of every kind through every quick channel of a store (recall: in no file, log or window):")
+    channels.report("jsonl", channels.each_kind, channels.all_shapes, channels.QUICK, carry=False)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_text_without_a_secret_is_returned_as_the_same_object(text):
 def test_text_around_a_secret_is_kept():
     """Names, users, hosts and schemes around a secret remain readable."""
     assert mask("password=hunter22 user=me") == "password=[PASSWORD] user=me"
-    assert mask("https://user:hunter2@host.example/p?q=1") == "https://user:[PASSWORD]@host.example/p?q=1"
+    assert mask("https://user:hunter2@host.example/p?q=1") == "[PASSWORD]/p?q=1"
     assert mask(f"Authorization: Bearer {HEX}") == "Authorization: Bearer [TOKEN]"
     assert mask("mail <a.b+c@example.com>!") == "mail <[EMAIL]>!"
 
@@ -314,3 +314,40 @@ def test_a_picture_in_base64_is_kept():
     picture = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
     text = f"data:image/png;base64,{picture}"
     assert mask(text) is text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see https://bob:hunter2x@db.example.com:8080/p?q=1 now", "see [PASSWORD]/p?q=1 now"),
+        ("このftp://user:pa55word@example.comはBasic認証", "この[PASSWORD]はBasic認証"),
+        ("https://bob:hunter2x@müller.example.de/p", "[PASSWORD]/p"),
+        (
+            "git clone https://bob:hunter2x@github.com/acme/shop.git",
+            "git clone https://bob:[PASSWORD]@github.com/acme/shop.git",
+        ),
+        ("a proxy as scheme://[user:passwd@]proxy.server:port", "a proxy as scheme://[user:passwd@]proxy.server:port"),
+        ("http://${USER}:${PASSWORD}@db/", "http://${USER}:${PASSWORD}@db/"),
+    ],
+)
+def test_a_url_with_a_password_is_masked_with_its_host_unless_the_service_is_public(text, expected):
+    assert mask(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("curl https://hooks.slack.com/services/TXXXXX/BXXXXX/XXXXXXXXXX -d x", "curl [WEBHOOK] -d x"),
+        ("MY_tskey-api-AAbCCdEEfGGh-BBcDDeFFgHHiJJkLLmNNoPPq", "MY_[TOKEN]"),
+        ('"AWS::IAM::AccessKey": "62d91b17309e76c8"', '"AWS::IAM::AccessKey": "62d91b17309e76c8"'),
+        ("\\u001b[32mmysql -uroot -pk3Jx9QzW2b shop", "\\u001b[32mmysql -uroot -p[PASSWORD] shop"),
+        ("&lt;a password=&#x27;k3Jx9QzW2b7T&#x27;&gt;", "&lt;a password=&#x27;[PASSWORD]&#x27;&gt;"),
+        ("API_KEY=k3Jx9QzW2b7Tk3Jx9QzW2b7Tです", "API_KEY=[API_KEY]です"),
+        (
+            "\\u30d1\\u30b9\\u30ef\\u30fc\\u30c9\\u306f k3Jx9QzW2b7T",
+            "\\u30d1\\u30b9\\u30ef\\u30fc\\u30c9\\u306f [PASSWORD]",
+        ),
+    ],
+)
+def test_short_parts_codes_and_encodings_hide_nothing(text, kept):
+    assert mask(text) == kept

@@ -37,7 +37,7 @@ _MAX_SLASHES, _MAX_ITEMS = 64, 1000
 _HINT = re.compile(
     # A key that is not of an API and not in a query; a verb.
     rb"(?!(?<![\w.?&-])(?:(?<![istegISTEG][ \t])key|pass(?:ed|es|ing))(?![\w.-]))(?:"
-    rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&quot;|</key>|"
+    rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&(?:quot|\#x27|\#39|\#34);|</key>|"
     rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\[\x80-\xff]|-{1,2}>|,[ \t]{0,8}[\"'`v]|"
     rb"(?:is|was|to|string|str|String|value)[ \t:=])|"
     rb",?\s{1,40}+[\"']?value|,[ \t]*[\"'`])|"
@@ -50,7 +50,7 @@ _ASSIGN = re.compile(
     rb"""
     (?:\[\w{0,8}\]|[ ]\[[\w*]{0,24}\](?=:))?                  # char secret[25], Secret Access Key [None]:
     """ + _COLOUR + rb"""
-    (?P<close>(?:\\{0,7}["'`]|&quot;|%22|\*\*|__)?) [\])]{0,2}
+    (?P<close>(?:\\{0,7}["'`]|&(?:quot|\#x27|\#39|\#34);|%22|\*\*|__)?) [\])]{0,2}
     """ + _COLOUR + rb"""
     (?:[ \t]for[ \t]["'`]?[\w.@-]{1,60}["'`]?(?=:))?          # password for bob: ...
     (?: [ \t]{1,8}(?:string|String|str) (?=[ \t]*=)           # var token string = ...
@@ -73,7 +73,7 @@ _ASSIGN = re.compile(
       | [ \t]+(?!-)                                           # --token ...
     )
     """ + _COLOUR + rb"""
-    (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&quot;|%22))?
+    (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&(?:quot|\#x27|\#39|\#34);|%22))?
     """ + _COLOUR + rb"""
     (?P<scheme>(?i:bearer|basic|token|api-?key|api-token|digest|negotiate|ssws|key|oauth|splunk|geniekey
       |aws4-hmac-sha256)[ \t]{1,4})?
@@ -96,8 +96,9 @@ _END_COLOUR = re.compile(
 _END_PUNCTUATION = re.compile("(?:”|’|」|』|）|】|。|、|，)+$".encode())  # noqa: RUF001 - Japanese punctuation
 _FILE_SUFFIX = re.compile(rb"\.(?:txt|md|json|ya?ml|env|log|csv|html?|xml|toml|ini|cfg|conf|bak|py|js|ts|sh|pdf|zip)$")
 _VERBS = frozenset((b"is", b"wa", b"to", *(word[:2] for word in _IS.split(b"|"))))
-_ENDINGS = frozenset((b".", b":", b";", b")", b"]", b"}", b"|", b"*"))
-_CLOSING = {b")": b"(", b"]": b"[", b"}": b"{"}
+_ENDINGS = frozenset((b".", b":", b";", b")", b"]", b"}", b"|", b"*", b">"))
+_CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
+_CUT = re.compile(rb",|[\x80-\xff]")  # a cell of CSV ends, or a sentence continues without a space
 _CREDENTIAL = re.compile(rb"(?=.*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{24,}")
 _MIXED = re.compile(rb"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d\w*\d)\w{20,}")
 _AWS_SECRET = re.compile(rb"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{40}")
@@ -255,9 +256,9 @@ def _find_bare_ends(assignment: _Assignment) -> list[int]:
     ends = [_find_line_end(assignment)] if op == b"=" else []
     value = _trim(data[first:last], op)
     ends = [end for end in ends if end > last] + [first + len(value)]
-    cell = value.partition(b",")[0]
-    if len(cell) < len(value) and is_random(cell, min_length=8):
-        ends.append(first + len(cell))
+    cut = _CUT.search(value)
+    if cut and is_random(value[: cut.start()], min_length=8):
+        ends.append(first + cut.start())
     suffix = _FILE_SUFFIX.search(value)
     if suffix and is_random(value[: suffix.start()], min_length=10 if kind is not Kind.PASSWORD else 8):
         ends.append(first + suffix.start())
@@ -293,7 +294,7 @@ def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each
         return bool(_ELEMENT_END.match(data, match.end()) and _ELEMENT_BEFORE.search(data, max(0, start - 44), start))
     if op == b":":
         # arn:aws:...:secret:name, ${NAME:-default}, `--- PASS: Test`
-        joined = before[1:] == b":" and match["op"] == b":"
+        joined = before == b"::" or (before[1:] == b":" and match["op"] == b":")
         return not joined and before != b"${" and data[start - 4 : start] != b"--- "
     if op in (b"(", b"{", b"|") or op[:2] in _VERBS:
         return op != b"|" or bool(_CELL_BEFORE.search(data, max(0, start - 6), start))
@@ -435,7 +436,8 @@ def _find_closing_quote(data: bytes, first: int, quote: bytes) -> int:
 # Words of other languages
 
 _FOREIGN_VALUE = re.compile(
-    "[\"'`”」*]{0,2}(?:[ \t　]*(?:는|은|は|を|が|是|为|為|：|:|=|＝|→|es )[ \t　]*|[ \t　]+)"  # noqa: RUF001
+    "[\"'`”」*]{0,2}(?:[ \t　]*(?:는|은|は|を|が|是|为|為|：|:|=|＝|→|es |"  # noqa: RUF001
+    r"\\+u(?:b294|c740|306f|3092|304c|662f|4e3a|70ba|ff1a|ff1d|2192))[ \t　]*|[ \t　]+)"  # the same in JSON
     "[\"'`「『（(]?(?P<value>[!-~]{6,200})".encode()  # noqa: RUF001
 )
 _FOREIGN_END = re.compile(rb"[\"'`,;<&\\]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from orihon.redaction.detect_tokens import Span
+from orihon.redaction.detect_tokens import Span, match_webhook
 from orihon.redaction.entropy import Context, is_odd_word, is_placeholder, is_random, is_secret, is_template
 from orihon.redaction.escapes import ESCAPE_SIGNS, skip_escape
 from orihon.redaction.key_names import Kind
@@ -41,8 +41,16 @@ _DATABASE = re.compile(
     rb"cockroachdb|clickhouse|snowflake|cassandra|neo4j|couchbase|db2|presto|trino)(?:\+\w+)?:(?:@?//)$"
 )
 _HOST = re.compile(rb"[^\s\"'<>/?#`\\();,]{0,300}")
+_HOST_NAME = re.compile(
+    rb"[A-Za-z0-9._~%-]*(?:[\x80-\xff]+[A-Za-z0-9.-]*\.[a-z]{2,})?(?::\d{1,5})?|\[[0-9a-fA-F:]+\](?::\d{1,5})?"
+)
 _REST_OF_URL = re.compile(rb"[^\s\"'<>`\\;]*")
 _HEX_USER = re.compile(rb"[0-9a-f]{8,}")
+_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://$")
+_PUBLIC_HOST = re.compile(
+    rb"(?i)[@.](?:github\.com|githubusercontent\.com|gitlab\.com|bitbucket\.org|codeberg\.org|huggingface\.co|pypi\.org"
+    rb"|npmjs\.org|dev\.azure\.com|docker\.io|ghcr\.io)(?::\d+)?$"
+)
 _ORACLE = re.compile(
     rb"(?i)(?:jdbc:oracle:(?:thin|oci8?):|\b(?:sqlplus|sqlldr|sqlcl|expdp|impdp)(?:[ \t]+-\w+)*[ \t]+[\"']?)"
     rb"[\w$#.]{1,60}$"
@@ -54,8 +62,11 @@ _MAX_URL, _MAX_SCHEME = 300, 24
 
 
 def _compile_commands(names: bytes) -> re.Pattern[bytes]:
-    """Compile the names of commands, followed by a space or by the end of a word in a JSON list."""
-    return re.compile(rb"(?i)(?<![\w.])(?:" + names + rb")(?:\.exe)?(?:\s|\\{0,3}[\"'],)")
+    """Compile the names of commands, followed by a space or by the end of a word in a JSON list.
+
+    A terminal code may stand directly before them as text: `\\u001b[32mmysql`.
+    """
+    return re.compile(rb"(?i)(?:(?<![\w.])|(?<=\d[mk]))(?:" + names + rb")(?:\.exe)?(?:\s|\\{0,3}[\"'],)")
 
 
 # Commands by the flag that holds their password. The command stands before the flag on the same line.
@@ -188,7 +199,8 @@ def _is_quoted_database(data: bytes, first: int, at: int) -> bool:
 
 
 def _find_url_password(data: bytes, first: int, at: int) -> tuple[Span | None, int]:
-    """Return the password between `//user:` and `@`, and the end of the host.
+    """Return a URL with a password up to the end of its host, and that end. The location is a part of the credential,
+    as in a connection string; only that of a public service tells nothing, so there the password alone is returned.
 
     A password may contain an @ itself, so the last one counts.
     """
@@ -198,12 +210,17 @@ def _find_url_password(data: bytes, first: int, at: int) -> tuple[Span | None, i
     if last < 0:  # %40
         return None, end
     user, colon, password = data[first:last].partition(b":")
-    masked = len(set(password)) == 1 and password[:1] in b"*x.X-"
+    masked = user[:1] == b"[" or (len(set(password)) == 1 and password[:1] in b"*x.X-")
     if colon and password and not masked and not is_template(password):
         if span := _find_connection(data, first, end):
             return span, span[1]
-        keep = first if _HEX_USER.fullmatch(user) or is_random(user, min_length=12) else first + len(user) + 1
-        return (keep, last, b"PASSWORD"), end
+        if _PUBLIC_HOST.search(data, last, end):
+            keep = first if _HEX_USER.fullmatch(user) or is_random(user, min_length=12) else first + len(user) + 1
+            return (keep, last, b"PASSWORD"), end
+        scheme = _SCHEME.search(data, max(0, first - _MAX_SCHEME), first)
+        name = _HOST_NAME.match(data, last + 1)  # a sentence may continue without a space
+        begin = skip_escape(data, scheme.start()) if scheme else first
+        return (begin, name.end() if name else last, b"PASSWORD"), end
     if not colon and is_random(user, min_length=16) and not is_placeholder(user):
         return (first, last, b"TOKEN"), end
     return None, end
@@ -251,6 +268,8 @@ def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:  # no
         if span and _follows_command(data, flag, _BY_FLAG[first]):
             return span
         return _find_pair(data, flag) if first == b"-a" else None
+    if first == b":/":
+        return match_webhook(data, flag)
     if first[:1] == b":":
         found = _PGPASS.match(data, flag)
         return (*found.span("value"), b"PASSWORD") if found and is_odd_word(found["value"]) else None

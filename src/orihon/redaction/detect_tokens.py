@@ -51,6 +51,7 @@ TOKEN         [\w-]{30,}                      pul- bkua_ bkaa_ bkaj_ bkar_ bkct_
 TOKEN         [\w-]{30,}                      shippo_live_ shippo_test_ figd_ figo_ figu_ figs_ figor_ pnu_ pnb_ nfp_
 TOKEN         [\w-]{30,}                      nfc_ nfo_ nfu_ sbp_ sbat_ mlsn. ghv_ polar_ rootly_ samsara_api_
 TOKEN         [A-Za-z]{30,}                   api_org_
+TOKEN!        [A-Za-z]{34}                    hf_
 TOKEN         [\w-]{20,}                      dckr_pat_ dckr_oat_ sq0atp- sq0csp- sq0idp- hvs. hvb. hvr. mfp_ vcp_ vca_
 TOKEN         [\w-]{20,}                      vck_ vci_ vcr_ vcs_ ddp_ ddo_ lip_ lio_ ddpat_ ddsat_ ddapp_
 TOKEN         [\w-]{56,}                      EAAA EAAC EAAM EAAG EAAB EAAD EAAE EAAJ vk1.a. IGQV IGAA
@@ -194,8 +195,8 @@ _NAME_DIGITS = 3
 _STRONG_BYTES = 4  # a beginning of this length that ends in a separator is also found inside a run
 _WALLET_BYTES = 66
 _BEFORE_AZURE_MARK = 4
-_AROUND = b"\"'\\ \t=:`]"
-_BEFORE_HELD = frozenset(b"\"'`= \t:\\")
+_AROUND = b"\"'\\ \t=:`]>"
+_BEFORE_HELD = frozenset(b"\"'`= \t:\\>")
 _COOKIE_HEADER = re.compile(
     rb"ookies?(?:\\{0,3}[\"']?\s{0,4}[:=]|\\{0,3}[\"']\s{0,4},|\(|[ \t])\s{0,4}\\{0,3}[\"'`]?[\w.$-]{1,80}="
 )
@@ -475,6 +476,11 @@ def _match_inside(data: bytes, begin: int, end: int) -> Span | None:
 def _match_shape(data: bytes, start: int) -> Span | None:
     shape = _SHAPE.match(data, start, start + _MAX_BODY)
     return (start, shape.end(), str(shape.lastgroup).encode()) if shape else None
+
+
+def match_webhook(data: bytes, colon: int) -> Span | None:
+    """Return the address of a webhook whose scheme ends at `colon`. Its parts may be too short for a run."""
+    return _match_shape(data, max(data.rfind(b"http", max(0, colon - 5), colon), 0))
 
 
 def _match_inner_shape(data: bytes, begin: int, end: int) -> Span | None:

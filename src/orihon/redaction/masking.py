@@ -102,7 +102,8 @@ def mask(text: str, *, known: KnownSecrets | None = None, kinds: frozenset[str] 
         return text
     data = masked = text.encode("utf-8", "surrogatepass")
     forms = () if known is None else known.forms
-    words, coded = scan_text(text, data) if "\x1b" in text or not text.isascii() else ([], False)
+    special = not text.isascii() or "\x1b" in text or ("\\" in text and "\\u" in text)
+    words, coded = scan_text(text, data) if special else ([], False)
     codes = [TERMINAL_CODE] if coded else []
     if "%" in text and _ENCODED.search(data):
         codes.append(_PERCENT)

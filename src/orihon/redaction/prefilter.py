@@ -38,7 +38,9 @@ _HEADS = {
 _STEM = re.compile(rb"(?i)cre[dt]|pass|(?<=to)ken|kennwort|(?<=a)uth|senha|(?<=contra)sena|(?<=i)dentified")
 _OFFSETS = {b"ken": 2, b"uth": 1, b"sena": 6, b"dentified": 1}  # of what is found, in its word
 _FLAG = re.compile(rb"-[kpa]")
-_PGPASS = re.compile(rb":(?:\d{4,5}|\*):[\w*.-]{1,60}:[\w*.-]{1,60}:[^\s:]")  # host:port:database:user:password
+_COLON = re.compile(
+    rb":(?:(?:\d{4,5}|\*):[\w*.-]{1,60}:[\w*.-]{1,60}:[^\s:]|//hooks?\.)"
+)  # a line of .pgpass, a webhook
 _get_start = methodcaller("start")
 _BEFORE_FLAG = (b" ", b'"', b"'")
 _AFTER_FLAG = (b" ", b'"', b"'", b"\\", b"=")
@@ -47,9 +49,9 @@ _RUN = 13  # bytes of the shortest token that is recognisable on its own
 _CLASSES = bytes(120 if byte in RUN_BYTES else 32 for byte in range(256))  # x for the bytes of runs, else a space
 _LONG_RUN = b"x" * _RUN
 _RULER = b"---"
-_LETTER_TOKEN = b"hf_"  # begins tokens without a digit, so behind a separator nothing else points to them
+# Tokens that can lack a digit. Behind a name, nothing else points to them.
+_LETTER_TOKEN = re.compile(rb"(?<=[_-])(?:hf_|api_org_|gh[oprsu]_|glpat-|tskey-|npm_|sk-ant-|[rs]k_live_)")
 _TO_DIGIT = re.compile(rb"[A-Za-z_-]*+[0-9]")
-_RUN_FROM = re.compile(rb"[A-Za-z0-9_-]*")
 _BLOB = re.compile(rb"[A-Za-z0-9+/]*")
 _JOINTS = SLASHES | frozenset(b"\\%~\x1b\x9b")  # before a run: it begins with an escape, or continues something
 _JOINTS_AND_BRACKET = _JOINTS | {ord("(")}  # ESC ( B selects a character set
@@ -67,6 +69,8 @@ _FOREIGN = (
     ("ク", ("トークン",), b"TOKEN"),
 )
 _FOREIGN_LETTER = re.compile("|".join(letter for letter, _, _ in _FOREIGN).encode())
+# The same words as JSON has them.
+_ESCAPED = [(word.encode("ascii", "backslashreplace"), mask) for _, words, mask in _FOREIGN for word in words]
 
 
 class Hits(NamedTuple):
@@ -82,11 +86,13 @@ class Hits(NamedTuple):
 def scan_text(text: str, data: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
     """Return the foreign words for passwords and tokens that a text may contain, and whether it has terminal codes."""
     found: list[tuple[bytes, bytes]] = []
-    foreign = data.translate(None, _ASCII) if len(data) < len(text) * 2 else b""  # few letters
-    if not foreign or _FOREIGN_LETTER.search(foreign):
+    foreign = data.translate(None, _ASCII) if len(data) < len(text) * 2 else _HIGH  # the letters, if they are few
+    if foreign is _HIGH or _FOREIGN_LETTER.search(foreign):
         for letter, words, mask in _FOREIGN:
             if letter in text:
                 found += [(word.encode(), mask) for word in words]
+    if "\\u" in text:
+        found += [(word, mask) for word, mask in _ESCAPED if word in data]
     return found, "\x1b" in text or "\x9b" in text
 
 
@@ -127,7 +133,7 @@ def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901
                 flags.append(at)
         elif before == b"-" and data[at : at + 5].lower() == b"-user":
             flags.append(at)
-    flags += map(_get_start, _PGPASS.finditer(data))
+    flags += map(_get_start, _COLON.finditer(data))
     for sign in (b"@", b"%40") if b"%" in data else (b"@",):
         at = data.find(sign)
         while at >= 0:
@@ -161,8 +167,10 @@ def _find_runs(data: bytes) -> list[tuple[int, int]]:
     while start >= 0:
         if start == end:  # a name that continues
             end = start + _RUN
-            if _LETTER_TOKEN in data[start - _RUN : end]:
-                end = _add_letter_token(data, start - _RUN, runs)
+            if token := _LETTER_TOKEN.search(data, start - _RUN, end):
+                end = find(b" ", end)
+                end = len(data) if end < 0 else end
+                runs.append((token.start(), end))
         elif data[start - 1] in joints and start:
             end = find(b" ", start + _RUN)
             end = _examine_joined(data, start, len(data) if end < 0 else end, runs)
@@ -174,14 +182,6 @@ def _find_runs(data: bytes) -> list[tuple[int, int]]:
             end = start + _RUN  # a name
         start = find(_LONG_RUN, end)
     return runs
-
-
-def _add_letter_token(data: bytes, start: int, runs: list[tuple[int, int]]) -> int:
-    """Add the run of a token without a digit that stands behind a name. Return where the run ends."""
-    run = _RUN_FROM.match(data, data.find(_LETTER_TOKEN, start))
-    if run and data[run.start() - 1 : run.start()] in (b"_", b"-"):
-        runs.append(run.span())
-    return run.end() if run else start
 
 
 def _examine_joined(data: bytes, start: int, end: int, runs: list[tuple[int, int]]) -> int:
