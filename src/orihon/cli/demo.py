@@ -42,7 +42,7 @@ from orihon.task_key import TaskKey
 SAMPLE = Path(__file__).parent / "sample"
 KILL_AFTER = 35  # lines of the agent: its twelfth reply is stored, and the tool it calls is running
 KEY = TaskKey.github("acme", "shop", issue=27)
-CONTEXT_LENGTH = 6_000  # small enough that the log has to be folded and summarised
+CONTEXT_LENGTH = 4_000  # small enough that the log has to be folded and summarised
 MAX_TEXT_CHARS = 68
 FAILED = 1
 

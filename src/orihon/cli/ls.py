@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
@@ -15,10 +15,12 @@ from orihon.cli._output import Styled, say, say_json, say_line
 from orihon.errors import UsageError
 from orihon.ops.listing import TaskListing, TaskPage, list_tasks
 from orihon.ops.progress import format_count
-from orihon.ops.stats import Measure, Statistics, compute_statistics, measure_disk
 from orihon.stores.base import Order, Query
 from orihon.task.lifecycle import INTERRUPTED
 from orihon.terminal import Language, collapse, measure_width, pad, truncate
+
+if TYPE_CHECKING:
+    from orihon.ops.stats import Measure, Statistics
 
 HEADINGS = ("TASK", "STATUS", "KEY", "USER", "WHEN", "DURATION", "CALLS", "TOKENS")
 NUMBERS = {"DURATION", "CALLS", "TOKENS"}
@@ -136,6 +138,8 @@ def stats(session: StoreSession, lang: str | None, *, summary: bool, disk: bool,
     orihon stats --summary --disk
     orihon stats --json | jq '.measures[] | select(.is_met == false)'
     """
+    from orihon.ops.stats import compute_statistics, measure_disk  # noqa: PLC0415 - `ls` does not need it
+
     query = Query(**filters)
     statistics = compute_statistics(session.authorized, query)
     if disk:

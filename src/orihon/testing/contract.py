@@ -12,9 +12,9 @@ The test of a store that outlives its process subclasses `DurableStoreContract`,
 from __future__ import annotations
 
 import base64
-import threading
 import uuid as uuids
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -312,13 +312,8 @@ class StoreContract:
 
     def test_threads_share_a_lease(self, store: Store, lease: Lease) -> None:
         """Appends from several threads use every number once."""
-        threads = [
-            threading.Thread(target=lambda: [lease.append(a_message("x" * 99)) for _ in range(25)]) for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: [lease.append(a_message("x" * 99)) for _ in range(25)], range(4)))
         assert [message.seq for message in store.read(lease.uuid, Message)] == list(range(1, 101))
 
     # missing tasks
