@@ -196,7 +196,7 @@ class TestFailures:
             {"llm": {"provider": "anthropic"}},
             {"max_llm_process_num": 0},
             {"max_llm_process_num": True},
-            {"llm": {"openai": {"context_length": 100}}},
+            {"llm": {"openai": {"context_length": 0}}},
         ],
     )
     def test_wrong_values_are_refused_like_those_of_a_file(self, general, data, caplog):

@@ -326,7 +326,7 @@ def the_window_decides_and_a_dry_run_shows(engine):
     options = {"tokens": "chars4", "context_length": 8_000, "reserved_output": 1_000}
     with begun(engine, summariser=lambda _: SUMMARY, **options) as task:  # the default policy, with a model
         long_enough(task, 30)
-        assert task.stats().compressions == 2
+        assert task.stats().compressions == 3
         assert SUMMARY in str(task.window().openai())
 
 

@@ -235,7 +235,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(engine, call, senten
 def test_a_task_that_cannot_be_is_not_begun(engine):
     """Nonsense is refused before anything is made."""
     for options in (
-        {"context_length": 100},
+        {"context_length": 100, "reserved_output": 100},
         {"tokens": "words"},
         {"window": "guess"},
         {"tools": [{"description": "no name"}]},
@@ -551,7 +551,7 @@ def test_what_a_call_was_given_can_be_unfolded(engine):
         pages = [task.window().openai()[-1]["content"]]
         while "more lines: unfold" in pages[-1]:
             rest = pages[-1].rpartition('lines="')[2].partition('"')[0]
-            pages.append(recall.unfold(task.log.load_all(task.log.one(3)), lines=rest))
+            pages.append(recall.unfold([task.log.load_all(task.log.one(3))], lines=rest))
         shown = [page.rpartition("\n[…")[0] or page for page in pages]
         assert "".join("".join(shown).split("\n")) == "".join(whole.split("\n"))
 

@@ -53,7 +53,7 @@ def test_a_large_result_gets_what_the_limit_leaves(engine, context_length):
         task.add("user", "Read it.")
         call(task, 0, numbers(20_000, 0))
         window = task.window()
-        assert window.tokens > 0.8 * window.report.limit
+        assert window.tokens > 0.7 * window.report.limit
 
 
 def test_a_question_stands_with_its_answer(engine):
@@ -88,7 +88,7 @@ def test_every_hidden_run_leaves_a_mark(engine):
         assert task.unfold(handle).count("Step") == (last - first + 1) // 2
 
 
-@pytest.mark.parametrize(("context_length", "least"), [(8000, 34), (32_000, 30)])
+@pytest.mark.parametrize(("context_length", "least"), [(8000, 30), (32_000, 30)])
 def test_the_prefix_stays(engine, context_length, least):
     """With results of 11 kB most turns only append, also in a small window."""
     with start(engine, context_length) as task:

@@ -38,6 +38,7 @@ TURNS = 10  # that fit then
 LEAST_CAP = 250  # tokens of a result that are shown in any case
 SPARE = 0.02  # of the room: it is not worth another round
 USER_TOKENS = 80  # and of one message at most its beginning
+UNANSWERED = 0.8  # of the limit: how far a newest unit that is too large for that fills the window
 NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest unit
 RESERVE = 0.1  # of the limit: what old messages get even then
 CONSIDERED_TOKENS = 400_000  # older messages are left out unseen, so that one fold never takes long
@@ -114,7 +115,7 @@ class Plan:
         taken = sum(self.sizes[number] for number in self.whole)
         self.allowed = max(budget, min(taken + RESERVE * limit, NEWEST * limit))
         if self.newest not in self.whole:
-            self.allowed = max(self.allowed, NEWEST * limit)  # it is unanswered, and gets what the limit leaves
+            self.allowed = max(self.allowed, UNANSWERED * limit)
         self.room = self.allowed - taken
         self.considered = self._considered()
 
@@ -151,7 +152,7 @@ class Fold:
         self._pages = [self._page(message, number) for number in plan.considered for message in plan.units[number]]
         self._whole = [page.unit in plan.whole for page in self._pages]
         self._sheets = Sheets(self._pages)
-        shares = {plan.first: FIRST_REQUEST, plan.newest: NEWEST}
+        shares = {plan.first: FIRST_REQUEST, plan.newest: UNANSWERED}
         self._caps = [plan.limit * shares.get(page.unit, STAND_IN) for page in self._pages]
         self._chooser = Chooser(self._sheets, room=plan.room, caps=self._caps)
         self._shown: dict[int, list[StandIn]] = {}  # by unit

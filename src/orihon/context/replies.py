@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unwrap(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
+    if hasattr(value, "model_dump") and not isinstance(value, type):
         return dump_model(value, mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, str | bytes | int | float | Enum | None):
         return unwrap(value)

@@ -101,6 +101,7 @@ class _Desk:
         self.shelf, self.ui, self.named, self.load, self.counted_from = shelf, ui, named, load, counted_from
         self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        self.is_batch = False  # a new batch is made of whole messages
         self.marks = True  # whether a line stands for each run of hidden messages
         self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
@@ -191,8 +192,9 @@ class _Desk:
             shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
-            draft.whole += stand_in is None
-            draft.folded += stand_in is not None
+            is_folded = stand_in is not None or message.seq in self.shelf.cut
+            draft.whole += not is_folded
+            draft.folded += is_folded
             if message.seq == draft.request:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
@@ -204,10 +206,11 @@ class _Desk:
     def _arrival(self, message: Message) -> StandIn | None:
         """How a result is shown that came after the last batch: cut once if it is large, the same way each time."""
         folds = self.view.state.folds
-        if folds is None or not folds.cap or message.seq <= folds.upto or not _is_capped(message):
+        if self.is_batch or folds is None or not folds.cap or message.seq <= folds.upto or not _is_capped(message):
             return None
         if message.tokens <= folds.cap or message.seq in self.view.state.pins:
             return None
+        self.shelf.cut.add(message.seq)
         return self._stub(message, folds.cap)
 
     def _gaps(self, hidden: Ranges) -> list[tuple[int, int]]:
@@ -290,7 +293,7 @@ class _Desk:
 
     def chosen(self, policy: Policy) -> Composed:
         """The window of a policy that chooses whole messages, anew each time."""
-        self.shelf, self.marks = Shelf(), False  # these policies know no handles
+        self.shelf, self.is_batch, self.marks = Shelf(), True, False  # these policies know no handles
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
@@ -313,7 +316,7 @@ class _Desk:
 
     def folded(self, reason: str) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
-        self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
+        self.shelf, self.is_batch = Shelf(), True  # folds are made of the messages themselves, not of what was shown
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
