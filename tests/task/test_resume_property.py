@@ -223,7 +223,7 @@ def test_a_crash_changes_nothing_of_what_follows(first, then, window, snapshot):
             other.do(step)
         assert one.shown() == other.shown()
         one.crash()
-        other.task._raw.clear()
+        other.task._calls._written.clear()
         assert one.shown() == other.shown()
         for step in then:
             one.do(step)
