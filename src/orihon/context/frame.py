@@ -71,14 +71,10 @@ class Batch(msgspec.Struct, frozen=True):
     hidden: Ranges
     snapshot: str
     room: int | None = None  # tokens for sticky files, when not all of them fit
-    upto: int = 0  # the newest message
-    cap: int = 0  # tokens of each later result that are shown; 0 means all
 
     def event(self, first: int, last: int) -> dict[str, Any]:
         """The data of the event that makes the batch count, given the numbers of its records."""
-        data: dict[str, Any] = msgspec.to_builtins(
-            Folded(first, last, self.hidden, self.snapshot, self.room, self.upto, self.cap)
-        )
+        data: dict[str, Any] = msgspec.to_builtins(Folded(first, last, self.hidden, self.snapshot, self.room))
         return data
 
 

@@ -33,9 +33,6 @@ FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so t
 RECENT = 0.26  # of the limit: the newest units that stay whole
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
 USERS = 0.12  # of the limit: what the user said since the first request, and the answers, newest first
-WHOLE_TURNS = 3  # if so many turns do not fit between two batches, results are cut when they arrive
-TURNS = 10  # that fit then
-LEAST_CAP = 250  # tokens of a result that are shown in any case
 SPARE = 0.02  # of the room: it is not worth another round
 USER_TOKENS = 80  # and of one message at most its beginning
 UNANSWERED = 0.8  # of the limit: how far a newest unit that is too large for that fills the window
@@ -271,17 +268,6 @@ class Fold:
                 if stand_in.arguments or stand_in.text != message.text:
                     found[message.seq] = stand_in
         return found
-
-
-def cap_results(sizes: Sequence[int], room: float) -> int:
-    """Return the tokens that each result may take so that results of these sizes fit; 0 if they fit as they are."""
-    left = sorted(sizes)
-    while left:
-        share = room / len(left)
-        if left[0] > share:
-            return max(LEAST_CAP, int(share))
-        room -= left.pop(0)
-    return 0
 
 
 def _reach(costs: Sequence[float], room: float) -> int:

@@ -50,7 +50,6 @@ class Shelf:
         self.stand_ins: Mapping[int, StandIn] = {}
         self.messages: dict[int, Message] = {}
         self.always: dict[int, Message] = {}
-        self.cut: set[int] = set()  # results that were cut when they arrived
         self.draft: Draft | None = None
 
     def look_at(self, state: State, stand_ins: Mapping[int, StandIn]) -> None:
@@ -58,7 +57,7 @@ class Shelf:
         before = self.state
         changed = [name for name in SHOWN_BY if getattr(before, name, None) != getattr(state, name)]
         if before is None or changed not in ([], ["folds"]) or before.news != state.news[: len(before.news)]:
-            self.messages, self.always, self.cut, self.draft = {}, {}, set(), None
+            self.messages, self.always, self.draft = {}, {}, None
         elif changed:
             self._fold(stand_ins)
         self.state, self.stand_ins = state, stand_ins
@@ -70,9 +69,8 @@ class Shelf:
             before, now = self.stand_ins.get(seq), stand_ins.get(seq)
             if now is not None and (before is None or _shortens(before, now)):
                 self.messages[seq] = apply(message, now)
-            elif now is before is None and seq not in self.cut:
+            elif now is before is None:
                 self.messages[seq] = message
-        self.cut = set()
 
 
 def _shortens(before: StandIn, now: StandIn) -> bool:

@@ -60,8 +60,6 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden: Ranges = ()
     snapshot: str = ""
     room: Number | None = None  # for sticky files, in tokens, when not all of them fitted
-    upto: Number = 0  # the newest message then
-    cap: Number = 0  # tokens of each result after it that are shown; 0 means all
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,7 @@ import msgspec
 from orihon.context import ranges as number_ranges
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.importance import is_ui_tree
-from orihon.context.pick import CONSIDERED_TOKENS, TURNS, WHOLE_TURNS, StandIn, apply, cap_results, pick
+from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import hidden_mark
@@ -29,7 +29,7 @@ from orihon.context.shelf import Draft, Shelf
 from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
-from orihon.context.units import is_prompt, unit_at, units_of
+from orihon.context.units import is_prompt, unit_at
 from orihon.context.view import View
 from orihon.context.wire.pieces import CONTINUE
 from orihon.errors import BudgetTooSmall
@@ -101,7 +101,6 @@ class _Desk:
         self.shelf, self.ui, self.named, self.load, self.counted_from = shelf, ui, named, load, counted_from
         self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
-        self.is_batch = False  # a new batch is made of whole messages
         self.marks = True  # whether a line stands for each run of hidden messages
         self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
@@ -188,13 +187,11 @@ class _Desk:
                 self._mark(draft, gaps, message.seq)
             self._tell(draft, message.seq)
             ready = known.get(message.seq) is message
-            stand_in = stand_in if ready else stand_in or self._arrival(message)
             shown = message if ready or stand_in is None else apply(message, stand_in)
             self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
-            is_folded = stand_in is not None or message.seq in self.shelf.cut
-            draft.whole += not is_folded
-            draft.folded += is_folded
+            draft.whole += stand_in is None
+            draft.folded += stand_in is not None
             if message.seq == draft.request:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
@@ -202,16 +199,6 @@ class _Desk:
         self._mark(draft, gaps)
         self._tell(draft)
         return self._counted(draft)
-
-    def _arrival(self, message: Message) -> StandIn | None:
-        """How a result is shown that came after the last batch: cut once if it is large, the same way each time."""
-        folds = self.view.state.folds
-        if self.is_batch or folds is None or not folds.cap or message.seq <= folds.upto or not _is_capped(message):
-            return None
-        if message.tokens <= folds.cap or message.seq in self.view.state.pins:
-            return None
-        self.shelf.cut.add(message.seq)
-        return self._stub(message, folds.cap)
 
     def _gaps(self, hidden: Ranges) -> list[tuple[int, int]]:
         """The runs of messages that the window does not show, in order."""
@@ -237,12 +224,9 @@ class _Desk:
             if _is_spared(draft, message):
                 continue
             self._tell(draft, message.seq)
-            stand_in = self._arrival(message)
-            shown = message if stand_in is None else apply(message, stand_in)
-            self._put(draft, message.role, shown)
-            self.shelf.messages[message.seq] = shown
-            draft.whole += stand_in is None
-            draft.folded += stand_in is not None
+            self._put(draft, message.role, message)
+            self.shelf.messages[message.seq] = message
+            draft.whole += 1
         self._tell(draft)
         draft.last = self.last
         return self._counted(draft)
@@ -293,7 +277,7 @@ class _Desk:
 
     def chosen(self, policy: Policy) -> Composed:
         """The window of a policy that chooses whole messages, anew each time."""
-        self.shelf, self.is_batch, self.marks = Shelf(), True, False  # these policies know no handles
+        self.shelf, self.marks = Shelf(), False  # these policies know no handles
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
@@ -316,7 +300,7 @@ class _Desk:
 
     def folded(self, reason: str) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
-        self.shelf, self.is_batch = Shelf(), True  # folds are made of the messages themselves, not of what was shown
+        self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
@@ -342,21 +326,8 @@ class _Desk:
                 hidden,
                 self.texts.snapshot,
                 self.head.room,
-                upto=self.last,
-                cap=self._cap(considered, self.budget.fold_at * self.budget.limit - draft.tokens),
             ),
         )
-
-    def _cap(self, messages: Sequence[Message], room: float) -> int:
-        """How much of each later result is shown, where a few turns would fill the window again; 0 means all."""
-        turns = units_of(messages)[-TURNS:]
-        if sum(message.tokens for unit in turns[-WHOLE_TURNS:] for message in unit) <= room:
-            return 0
-        results = [message.tokens for unit in turns for message in unit if _is_capped(message)]
-        words = sum(message.tokens for unit in turns for message in unit if not _is_capped(message))
-        if not results or not turns:
-            return 0
-        return cap_results(results, (room - words) * len(turns) / TURNS)
 
     def _fixed(self, *texts: str) -> int:
         """What stands beside the messages of the log, the sticky files among it."""
@@ -431,11 +402,6 @@ class _Desk:
             reserved=self.budget.reserved_output,
             reasons=reasons,
         )
-
-
-def _is_capped(message: Message) -> bool:
-    """Whether a message is a result that may be cut when it arrives; what the model asked to see again is not."""
-    return message.role == "tool" and message.tool_name not in {"unfold", "recall"}
 
 
 def _same(one: Texts, other: Texts) -> bool:

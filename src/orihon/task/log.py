@@ -139,10 +139,7 @@ class TaskLog:
         """Yield the messages of the conversation that the window does not show in full."""
         state = self.view.state
         folded = ((seq, seq) for seq in self._load_stand_ins())
-        since = ((state.folds.upto + 1, self.last),) if state.folds and state.folds.cap else ()
-        out = joined(
-            (*folded, *since, *(state.folds.hidden if state.folds else ()), *(state.summary or _NOTHING).ranges)
-        )
+        out = joined((*folded, *(state.folds.hidden if state.folds else ()), *(state.summary or _NOTHING).ranges))
         for first, last in number_ranges.coarse(number_ranges.upto(out, self.last), PAGE):
             for message in self.read(first, last):
                 if self.view.shows(message.seq) and number_ranges.contains(out, message.seq):
