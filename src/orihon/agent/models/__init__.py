@@ -18,25 +18,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orihon.agent.models.cache import ReplyCache
-from orihon.agent.models.errors import ProviderInfo
 from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
 from orihon.retry import Backoff
-from orihon.settings.schema import Provider, Settings
-from orihon.settings.section import Secret, redact
+from orihon.settings.schema import Settings
 from orihon.task.window import Window
 
 OnText = Callable[[str], None]
 
 RESTART_NOTICE = "\n[interrupted; starting again]\n"  # precedes the text of a repeated attempt
+PROVIDERS = ("openai", "anthropic", "ollama", "lmstudio")
 
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
-_PROVIDERS = {  # where the SDK looks for a key, and the address without a base_url; servers of one's own need neither
-    "openai": ("OPENAI_API_KEY", "https://api.openai.com/v1"),
-    "anthropic": ("ANTHROPIC_API_KEY", "https://api.anthropic.com"),
-    "ollama": ("", ""),
-    "lmstudio": ("", ""),
-}
 
 
 class Model(Protocol):
@@ -70,7 +63,7 @@ def was_cut(reply: dict[str, Any]) -> bool:
 def open_model(name: str, settings: Settings, *, cache: Path | None = None, backoff: Backoff | None = None) -> Model:
     """Return the model of this name. `cache` is a directory for replies; `backoff` replaces the configured retries."""
     provider, colon, model = name.strip().partition(":")
-    if not colon or provider not in {*_PROVIDERS, "scripted"}:  # a colon may belong to the model, as in `qwen3:30b`
+    if not colon or provider not in {*PROVIDERS, "scripted"}:  # a colon may belong to the model, as in `qwen3:30b`
         provider, model = settings.llm.provider, name.strip()
     if provider == "scripted":
         from orihon.agent.models.scripted import ScriptedReplies  # noqa: PLC0415 - only tests and the demo need it
@@ -80,34 +73,9 @@ def open_model(name: str, settings: Settings, *, cache: Path | None = None, back
     if not model:
         setting = f"llm.{provider}.model"
         raise UsageError(f"No model is named for {provider}.", hint=f"Set `{setting}`, or use `{provider}:NAME`.")
-    configured = Backoff(tries=settings.llm.tries, max_seconds=settings.llm.total_seconds)
-    return _open_remote(provider, model, settings, cache, backoff or configured)
-
-
-def _open_remote(provider: str, model: str, settings: Settings, cache: Path | None, backoff: Backoff) -> Model:
-    section: Provider = getattr(settings.llm, provider)
-    variable, address = _PROVIDERS[provider]
-    if section.base_url and not section.base_url.startswith(("http://", "https://")):
-        message = f"`llm.{provider}.base_url` is {str(redact(section.base_url))!a}, which is not a URL."
-        raise UsageError(message, hint="Start it with http:// or https://.")
-    model_class = _load_class(provider)
-    from orihon.agent.models.client import ModelOptions  # noqa: PLC0415 - needs httpx2
-
-    # The SDK reads the variable of its provider; that key must not go to another server.
-    api_key = section.api_key or (None if variable else Secret("none"))
-    info = ProviderInfo(f"{provider}:{model}", f"llm.{provider}", variable, str(redact(section.base_url)) or address)
-    options = ModelOptions(
-        model=model,
-        provider=info,
-        backoff=backoff,
-        stall_seconds=settings.llm.stall_seconds,
-        base_url=section.base_url,
-        api_key=api_key,
-        max_tokens=settings.window.reserved_output or 0,
-        offers_tools=settings.llm.function_calling,
-        cache=ReplyCache(Path(cache), sanitiser_for(settings)) if cache is not None else None,
-    )
-    remote: Model = model_class(options)
+    backoff = backoff or Backoff(tries=settings.llm.tries, max_seconds=settings.llm.total_seconds)
+    replies = ReplyCache(Path(cache), sanitiser_for(settings)) if cache is not None else None
+    remote: Model = _load_class(provider)(provider, model, settings, backoff, replies)
     return remote
 
 

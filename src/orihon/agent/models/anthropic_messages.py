@@ -6,11 +6,11 @@ Streams are joined here because the SDK reads an incomplete JSON input as a comp
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import anthropic
 
-from orihon.agent.models.client import UNFINISHED, ModelOptions, RemoteModel, Request, append_schema
+from orihon.agent.models.client import UNFINISHED, RemoteModel, Request
 from orihon.agent.models.errors import make_missing_key_error
 from orihon.task.window import Window
 
@@ -22,44 +22,28 @@ _TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
 class AnthropicMessages(RemoteModel):
     """One model of Anthropic, or of a gateway with its API."""
 
-    def __init__(self, options: ModelOptions) -> None:
-        super().__init__(options)
-        api_key = options.api_key.reveal() if options.api_key is not None else None
+    dialect = "anthropic"
+    refusable: ClassVar = {"schema": ("output_config", "schema")}
+    always: ClassVar = {"max_tokens": MAX_TOKENS}
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         try:
-            self.client = client = anthropic.Anthropic(api_key=api_key, **self._client_options())
+            self.client = client = anthropic.Anthropic(**self.client_options())
         except anthropic.AnthropicError:  # the environment names a profile that cannot be read
             raise make_missing_key_error(self.provider) from None
         if client.api_key is None and client.auth_token is None and client.credentials is None:
             client.close()
             raise make_missing_key_error(self.provider)
         self.provider = self.provider.with_keys(client.api_key, client.auth_token)
-        self._accepts_schemas = True
 
-    def build_request(self, window: Window) -> Request:
-        tools = window.tools("anthropic") if self.options.offers_tools else []
-        request = self._make_body(window.reserved_output) | window.anthropic()
-        return request | {"tools": tools} if tools else request
+    def render(self, window: Window) -> Request:
+        return window.anthropic()
 
-    def build_question(self, prompt: str, schema: dict[str, Any] | None) -> Request:
-        request = self._make_body() | {"messages": [{"role": "user", "content": prompt}]}
-        if schema is None:
-            return request
-        return request | {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+    def render_schema(self, schema: dict[str, Any]) -> Request:
+        return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
 
-    def _make_body(self, max_tokens: int = 0) -> Request:
-        return {"model": self.options.model, "max_tokens": max_tokens or self.options.max_tokens or MAX_TOKENS}
-
-    def adapt(self, request: Request, refusal: str) -> bool:
-        names_schema = "output_config" in refusal or "schema" in refusal
-        is_refused = "output_config" in request and self._accepts_schemas and names_schema
-        self._accepts_schemas = self._accepts_schemas and not is_refused
-        return is_refused
-
-    def open_stream(self, request: Request) -> Any:
-        body = dict(request)
-        if "output_config" in body and not self._accepts_schemas:
-            schema = body.pop("output_config")["format"]["schema"]
-            body["messages"] = append_schema(body["messages"], schema)
+    def send(self, body: Request) -> Any:
         return self.client.messages.create(stream=True, **body)
 
     def make_accumulator(self) -> MessageAccumulator:

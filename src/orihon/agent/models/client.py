@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import httpx2
 
@@ -25,10 +25,11 @@ from orihon.agent.models.errors import (
     make_unreadable_failure,
 )
 from orihon.context.replies import reply_of
-from orihon.errors import ContextOverflow, ModelError
+from orihon.errors import ContextOverflow, ModelError, UsageError
 from orihon.records import Message
 from orihon.retry import Backoff
-from orihon.settings.section import Secret
+from orihon.settings.schema import Provider, Settings
+from orihon.settings.section import redact
 from orihon.task.window import Window
 
 log = logging.getLogger("orihon")
@@ -37,26 +38,13 @@ CONNECT_SECONDS = 15.0
 MAX_ADAPTATIONS = 3  # parameters that a server may refuse in one request
 TRUNCATED_SHARE = 0.5  # a server that counts a smaller share of the window has dropped the rest
 MIN_CHECKED_TOKENS = 2000
+NO_KEY = "none"  # the SDKs require a key, servers of one's own do not
 # Arguments of a call that was cut before they began; empty arguments would mean an empty object.
 UNFINISHED = "{"
 
 _MORE_ROOM = "Raise `window.reserved_output`, the limit of a reply."
 
 Request = dict[str, Any]
-
-
-class ModelOptions(NamedTuple):
-    """How to reach a model, from the settings."""
-
-    model: str
-    provider: ProviderInfo
-    backoff: Backoff
-    stall_seconds: float
-    base_url: str = ""
-    api_key: Secret | None = None
-    max_tokens: int = 0
-    offers_tools: bool = True
-    cache: ReplyCache | None = None
 
 
 class StreamAccumulator(Protocol):
@@ -72,10 +60,23 @@ class StreamAccumulator(Protocol):
 class RemoteModel(ABC):
     """A model of any provider. Subclasses know one API."""
 
+    dialect: ClassVar[Literal["openai", "anthropic"]]
+    # parameters that a server may refuse, and the words by which its refusals name them
+    refusable: ClassVar[Mapping[str, tuple[str, ...]]]
+    renamed: ClassVar[Mapping[str, str]] = {}  # the other name of a refused parameter
+    always: ClassVar[Request] = {}  # in every request
     client: Any  # of the provider's SDK
 
-    def __init__(self, options: ModelOptions) -> None:
-        self.options, self.provider = options, options.provider
+    def __init__(
+        self, provider: str, model: str, settings: Settings, backoff: Backoff, cache: ReplyCache | None
+    ) -> None:
+        section: Provider = getattr(settings.llm, provider)
+        if section.base_url and not section.base_url.startswith(("http://", "https://")):
+            message = f"`llm.{provider}.base_url` is {str(redact(section.base_url))!a}, which is not a URL."
+            raise UsageError(message, hint="Start it with http:// or https://.")
+        self.model, self.settings, self.section, self.backoff, self.cache = model, settings, section, backoff, cache
+        self.provider = ProviderInfo.of(provider, model, str(redact(section.base_url)))
+        self.refused: set[str] = set()
         self._warned = False
 
     @property
@@ -85,13 +86,16 @@ class RemoteModel(ABC):
 
     def reply(self, window: Window, *, on_text: OnText | None = None) -> dict[str, Any]:
         """Return the complete reply to a window."""
-        reply = self._answer(self.build_request(window), on_text)
+        tools = window.tools(self.dialect) if self.settings.llm.function_calling else []
+        content = self.render(window) | ({"tools": tools} if tools else {})
+        reply = self._answer(self._make_request(content, window.reserved_output), on_text)
         self._warn_if_truncated(window, reply_of(reply))
         return reply
 
     def ask(self, prompt: str, *, schema: dict[str, Any] | None = None) -> str:
         """Return the answer to one prompt. Raise ModelError if it was cut."""
-        reply = self._answer(self.build_question(prompt, schema), None)
+        content: Request = {"messages": [{"role": "user", "content": prompt}]}
+        reply = self._answer(self._make_request(content | ({"schema": schema} if schema else {})), None)
         if was_cut(reply):
             raise ModelError(f"The answer of {self.name} was cut: it exceeds the limit of a reply.", hint=_MORE_ROOM)
         return reply_of(reply).text
@@ -101,33 +105,52 @@ class RemoteModel(ABC):
         self.client.close()
 
     @abstractmethod
-    def build_request(self, window: Window) -> Request:
-        """Return the body of a request for a reply."""
+    def render(self, window: Window) -> Request:
+        """Return the messages of a request."""
 
     @abstractmethod
-    def build_question(self, prompt: str, schema: dict[str, Any] | None) -> Request:
-        """Return the body of a request without tools or history."""
+    def render_schema(self, schema: dict[str, Any]) -> Request:
+        """Return the parameters of a request for an answer by a schema."""
 
     @abstractmethod
-    def adapt(self, request: Request, refusal: str) -> bool:
-        """Return whether a refused request can be sent in another form; remember that form."""
-
-    @abstractmethod
-    def open_stream(self, request: Request) -> Any:
+    def send(self, body: Request) -> Any:
         """Send a request and return the SDK's stream of events."""
 
     @abstractmethod
     def make_accumulator(self) -> StreamAccumulator:
         """Return an empty accumulator."""
 
-    def _client_options(self) -> dict[str, Any]:
-        stall = self.options.stall_seconds
+    def open_stream(self, request: Request) -> Any:
+        """Send a request without the parameters that the server refuses, and return the stream of events."""
+        body = {name: value for name, value in request.items() if name not in self.refused}
+        body |= {new: request[old] for old, new in self.renamed.items() if old in request and old in self.refused}
+        if "schema" in body:
+            body |= self.render_schema(body.pop("schema"))
+        elif "schema" in request:
+            body["messages"] = _append_schema(body["messages"], request["schema"])
+        return self.send(body)
+
+    def adapt(self, request: Request, refusal: str) -> bool:
+        """Return whether a refused request can be sent in another form; remember that form."""
+        names = [name for name in self.refusable if name in request and name not in self.refused]
+        refused = {name for name in names if any(mark in refusal for mark in self.refusable[name])}
+        self.refused |= refused
+        return bool(refused)
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the options of the SDK's client. It gets no key of another server from the environment."""
+        stall, key = self.settings.llm.stall_seconds, self.section.api_key
+        no_key = None if self.provider.variable else NO_KEY
         timeout = httpx2.Timeout(stall, connect=min(CONNECT_SECONDS, stall))
-        return {"max_retries": 0, "timeout": timeout, "base_url": self.options.base_url or None}
+        base_url = self.section.base_url or None
+        return {"api_key": key.reveal() if key else no_key, "max_retries": 0, "timeout": timeout, "base_url": base_url}
+
+    def _make_request(self, content: Request, max_tokens: int = 0) -> Request:
+        limit = max_tokens or self.settings.window.reserved_output
+        return {"model": self.model} | self.always | content | ({"max_tokens": limit} if limit else {})
 
     def _answer(self, request: Request, on_text: OnText | None) -> dict[str, Any]:
-        cache = self.options.cache
-        cached = cache.get(self.name, request) if cache is not None else None
+        cached = self.cache.get(self.name, request) if self.cache is not None else None
         if cached is not None:
             text = reply_of(cached).text
             if on_text is not None and text:
@@ -135,8 +158,8 @@ class RemoteModel(ABC):
             return cached
         reply = _Exchange(self, request, on_text).run()
         if not was_cut(reply):
-            if cache is not None:
-                cache.put(self.name, request, reply)
+            if self.cache is not None:
+                self.cache.put(self.name, request, reply)
             return reply
         message = reply_of(reply)
         if not message.text and not message.tool_calls:
@@ -162,7 +185,7 @@ class _Exchange:
 
     def __init__(self, model: RemoteModel, request: Request, on_text: OnText | None) -> None:
         self._model, self._request, self._on_text = model, request, on_text
-        self._backoff, self._provider = model.options.backoff, model.provider
+        self._backoff, self._provider = model.backoff, model.provider
         self._deadline = self._backoff.clock() + (self._backoff.max_seconds or float("inf"))
         self._attempts = 0
         self._shown = self._restarted = False
@@ -271,7 +294,7 @@ class _TimedStream(httpx2.SyncByteStream):
         self._stream.close()
 
 
-def append_schema(messages: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _append_schema(messages: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the messages with the schema in the prompt, for servers that take it in no other way."""
     last = messages[-1]
     form = json.dumps(schema, ensure_ascii=False)

@@ -52,6 +52,12 @@ _OVERFLOW_MESSAGES = re.compile(
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)  # raised while reading an unexpected answer
 
 
+_PUBLIC = {  # where the SDK looks for a key, and the address without a base_url
+    "openai": ("OPENAI_API_KEY", "https://api.openai.com/v1"),
+    "anthropic": ("ANTHROPIC_API_KEY", "https://api.anthropic.com"),
+}
+
+
 class ProviderInfo(NamedTuple):
     """A provider, as error messages describe it."""
 
@@ -60,6 +66,12 @@ class ProviderInfo(NamedTuple):
     variable: str  # environment variable of the key; empty if no key is needed
     address: str  # as it may be shown
     secrets: KnownSecrets = KnownSecrets(())
+
+    @classmethod
+    def of(cls, provider: str, model: str, base_url: str) -> ProviderInfo:
+        """Return what is known of a provider. Servers of one's own need no key."""
+        variable, address = _PUBLIC.get(provider, ("", ""))
+        return cls(f"{provider}:{model}", f"llm.{provider}", variable, base_url or address)
 
     def with_keys(self, *keys: str | None) -> ProviderInfo:
         """Return a copy that knows the keys, so that they are never quoted."""

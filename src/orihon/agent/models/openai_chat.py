@@ -8,73 +8,50 @@ the SDK's accumulator fails on servers that do not number calls as OpenAI does (
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import openai
 
-from orihon.agent.models.client import UNFINISHED, ModelOptions, RemoteModel, Request, append_schema
+from orihon.agent.models.client import NO_KEY, UNFINISHED, RemoteModel, Request
 from orihon.agent.models.errors import ReportedError, make_missing_key_error
 from orihon.task.window import Window
 
-NO_KEY = "none"  # the SDK requires a key, servers of one's own do not
-
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 _DETAIL_TEXTS = ("text", "summary", "data")
-_OPTIONAL = {"stream_options": ("stream_options",), "response_format": ("response_format", "json_schema")}
 
 
 class OpenAIChat(RemoteModel):
     """One model of one server."""
 
-    def __init__(self, options: ModelOptions) -> None:
-        super().__init__(options)
-        api_key = options.api_key.reveal() if options.api_key is not None else None
+    dialect = "openai"
+    refusable: ClassVar = {
+        "max_tokens": ("max_completion_tokens",),
+        "stream_options": ("stream_options",),
+        "schema": ("response_format", "json_schema"),
+    }
+    renamed: ClassVar = {"max_tokens": "max_completion_tokens"}
+    always: ClassVar = {"stream_options": {"include_usage": True}}
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        options = self.client_options()
         try:
-            self.client = openai.OpenAI(api_key=api_key, **self._client_options())
+            self.client = openai.OpenAI(**options)
         except openai.OpenAIError:
-            if not options.base_url:
+            if not self.section.base_url:
                 raise make_missing_key_error(self.provider) from None
-            self.client = openai.OpenAI(api_key=NO_KEY, **self._client_options())
+            self.client = openai.OpenAI(**options | {"api_key": NO_KEY})
         self.provider = self.provider.with_keys(self.client.api_key)
-        # newer models of OpenAI refuse `max_tokens`; other servers do not know `max_completion_tokens`
-        self._uses_new_limit = not options.base_url
-        self._refused: set[str] = set()
+        if not self.section.base_url:  # newer models of OpenAI refuse it; other servers do not know the new name
+            self.refused.add("max_tokens")
 
-    def build_request(self, window: Window) -> Request:
-        tools = window.tools() if self.options.offers_tools else []
-        request = self._make_body(window.openai(), window.reserved_output)
-        return request | {"tools": tools} if tools else request
+    def render(self, window: Window) -> Request:
+        return {"messages": window.openai()}
 
-    def build_question(self, prompt: str, schema: dict[str, Any] | None) -> Request:
-        request = self._make_body([{"role": "user", "content": prompt}])
-        if schema is None:
-            return request
-        form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-        return request | {"response_format": form}
+    def render_schema(self, schema: dict[str, Any]) -> Request:
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
 
-    def _make_body(self, messages: list[dict[str, Any]], max_tokens: int = 0) -> Request:
-        body = {"model": self.options.model, "messages": messages, "stream_options": {"include_usage": True}}
-        limit = max_tokens or self.options.max_tokens
-        return body | {"max_tokens": limit} if limit else body
-
-    def adapt(self, request: Request, refusal: str) -> bool:
-        if "max_completion_tokens" in refusal and "max_tokens" in request and not self._uses_new_limit:
-            self._uses_new_limit = True
-            return True
-        refused = {
-            name
-            for name, marks in _OPTIONAL.items()
-            if name in request and name not in self._refused and any(mark in refusal for mark in marks)
-        }
-        self._refused |= refused
-        return bool(refused)
-
-    def open_stream(self, request: Request) -> Any:
-        body = {name: value for name, value in request.items() if name not in self._refused}
-        if "max_tokens" in body and self._uses_new_limit:
-            body["max_completion_tokens"] = body.pop("max_tokens")
-        if "response_format" in request and "response_format" in self._refused:
-            body["messages"] = append_schema(request["messages"], request["response_format"]["json_schema"]["schema"])
+    def send(self, body: Request) -> Any:
         return self.client.chat.completions.create(stream=True, **body)
 
     def make_accumulator(self) -> ChatAccumulator:
