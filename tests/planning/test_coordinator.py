@@ -156,6 +156,22 @@ def test_the_form_is_the_schema(engine, world):
     assert structured.forms == [{"schema": json_schema("plan")}, {}, {"schema": json_schema("verification")}]
 
 
+def test_prompts_and_structured_replies_are_marked(engine, world):
+    """Their keys begin with `orihon:planning:`; the report of an action is conversation, and has no key."""
+    row = run(engine, ScriptedPlanner(world, plan=[[("read_file", {"path": "a"}), plan(action("A"))]]))
+    messages = [one for one in engine.store.read(row.uuid, Message) if one.role in {"user", "assistant"}]
+    planned, report = [[one for one in messages if bool(one.key) is has_key] for has_key in (True, False)]
+    assert [one.text for one in report] == [DONE]
+    assert [one.key.removeprefix("orihon:") for one in planned if one.role == "user"] == [
+        "request", "planning:1", "planning:2", "planning:3"
+    ]  # fmt: skip
+    replies = [one for one in planned if one.role == "assistant"]
+    assert [one.key for one in replies] == [
+        f"orihon:planning:{n}:{one.seq}" for n, one in zip((1, 1, 3), replies, strict=True)
+    ]
+    assert [json.loads(one.text) for one in replies[1:]] == [plan(action("A")), PASSED]
+
+
 def test_an_answer_that_cannot_be_read_is_asked_for_again(engine, world):
     """The model is told twice what is missing; then its reply is found between other text."""
     whole = f"<think>hm</think>Here it is:\n```json\n{json.dumps(plan(action('A')))}\n```"
@@ -850,6 +866,16 @@ def test_settings_keep_things_back(world):
         said = "\n".join(prompts(engine, row.uuid))
         for text in ("make clean", "clean first", "price.py:7", "run_tests", "harder"):
             assert text not in said
+
+
+def test_a_strategy_is_inherited(world):
+    """What helped after a failure is in the block of the next run, although the model named no affected action."""
+    with quiet() as engine:
+        run(engine, failing(world, decision(replan_level=1, recovery_strategy="wait a little")))
+        block = engine.inheritance(KEY).text
+    assert "Replanned: it failed → wait a little" in block
+    assert "A (read_file): it failed (worked later) → what helped: wait a little" in block
+    assert "If this fails again: A → wait a little" in block
 
 
 def test_names_of_users_are_removed(engine, world):

@@ -6,8 +6,8 @@ import shutil
 import msgspec
 import pytest
 
-from orihon.planning.digest import make_digest
-from orihon.planning.history import MAX_CHARS, MAX_VALUES, Run, learn, past_executions, read_run
+from orihon.planning.digest import learn, make_digest
+from orihon.planning.history import MAX_CHARS, MAX_VALUES, Run, past_executions, read_run
 from orihon.planning.parser import parse_reply
 from orihon.planning.plan_state import locate_step
 from orihon.planning.schema import (
@@ -114,8 +114,8 @@ Worked: Read cart.py (read)
 Worked: Change the loop (edit)
 Key Failures:
   Change the loop (edit): the patch did not apply (worked later) → what helped: patch with more context
-Plan revised: the patch failed
 Replanned: hunks do not apply → patch in two steps
+Plan revised: the patch failed
 Problem: stale line numbers (cause: the patch did not apply)
 # Verification History
 Verification Rounds: 2 (not passed)
@@ -486,6 +486,21 @@ def test_the_digest(memory):
     [run] = past_executions(memory, KEY)
     lines = [f"# {title}\n" + "\n".join(texts) for title, texts in digest(run).items()]
     assert "\n".join(lines) == DIGEST
+
+
+def test_decisions_to_replan(memory):
+    """A decision is in the digest also without a reason, and also if it was refused; its strategy is a remedy."""
+    refused = ReplanDecision(
+        replan_needed=True, reasoning="the port is taken", recovery_strategy="use 8081", override_reason="It is a loop."
+    )
+    a_run(memory, PLAN, msgspec.structs.replace(REPLAN, reasoning=""), refused, ReplanDecision(reasoning="all is well"))
+    [run] = past_executions(memory, KEY)
+    lines = digest(run)
+    assert "Replanned: patch in two steps" in lines[EXECUTION]
+    assert "Replanning refused: the port is taken (cause: It is a loop.) → use 8081" in lines[EXECUTION]
+    assert "  Change the loop (edit) → try: patch in two steps" in lines[EXECUTION]
+    assert "all is well" not in str(lines)
+    assert "If this fails again: Change the loop → patch in two steps" in lines[RECOMMENDATIONS]
 
 
 def test_the_outline_of_a_digest(memory):

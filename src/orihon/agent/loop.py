@@ -108,7 +108,8 @@ class Loop:
     def ask(self, text: str, *, key: str | None = None, schema: dict[str, Any] | None = None) -> str:
         """Add a message and return the model's answer, when it has no more calls.
 
-        A message with a known key is not added again, and a message that was answered is not asked again.
+        A message with a known key is not added again, and a message that was answered is not asked again. If there is a
+        schema, the keys of the replies begin with that of the message, so that they are known not to be conversation.
         """
         return self.continue_from(self.task.add("user", text, key=key), schema=schema)
 
@@ -117,22 +118,22 @@ class Loop:
         for message in self.task.log.read(seq + 1, self.task.log.last):
             if message.role == "assistant" and not message.tool_calls and message.text.strip():
                 return message.text
-        return self.run_until_done(schema=schema)
+        return self.run_until_done(schema=schema, key=self.task.log.one(seq).key if schema else None)
 
-    def run_until_done(self, *, schema: dict[str, Any] | None = None) -> str:
+    def run_until_done(self, *, schema: dict[str, Any] | None = None, key: str | None = None) -> str:
         """Run turns until the model has no more calls. Return its answer."""
         answer = ""
         self._run_pending_calls()  # of before a pause
         self._follow_up_stored_reply()
         while self.task.wants_reply():
             start = "".join(self._cut_texts)
-            answer = start + self.run_turn(schema=schema).text
+            answer = start + self.run_turn(schema=schema, key=key).text
         return answer
 
-    def run_turn(self, *, schema: dict[str, Any] | None = None) -> Message:
+    def run_turn(self, *, schema: dict[str, Any] | None = None, key: str | None = None) -> Message:
         """Run one turn: a window, a reply, and its calls."""
         self.check()
-        message = self._get_reply(schema)
+        message = self._get_reply(schema, key)
         self._handle_empty_reply(message)
         self._handle_cut_reply(message)
         self._run_pending_calls()
@@ -152,7 +153,7 @@ class Loop:
         for call in self.task.pending_calls():
             self._run_call(call)
 
-    def _get_reply(self, schema: dict[str, Any] | None = None) -> Message:
+    def _get_reply(self, schema: dict[str, Any] | None, key: str | None) -> Message:
         options = {"schema": schema} if schema and getattr(self.model, "structured", False) else {}
         while True:
             window = self.task.window()
@@ -167,7 +168,8 @@ class Loop:
             self._is_cut = isinstance(reply, dict) and was_cut(reply)
             if self._is_cut:  # noted before it is stored, so that a crash cannot turn it into an answer
                 self.task.writer.event("note", **{CUT: self.task.log.last + 1})
-            message = self.task.log.one(self.task.add_reply(reply))
+            key = f"{key}:{self.task.log.last + 1}" if key else None
+            message = self.task.log.one(self.task.add_reply(reply, key=key))
             self._cost = self.cost + (compute_cost(message.usage, self.limits) if message.usage else 0.0)
             return message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon._prompts import read
+from orihon._prompts import read, read_table
 from orihon.terminal import Language, escape_line
 
 
@@ -13,8 +13,7 @@ class Texts:
 
     def __init__(self, language: Language) -> None:
         self.language: Language = language
-        lines = read(__package__, "texts", language).splitlines()
-        self.texts = dict(line.split(" = ", 1) for line in lines if line)
+        self.texts = read_table("orihon.chat", "texts", language)
 
     def __call__(self, name: str, /, **values: Any) -> str:
         """Return a text with its values filled in. A value cannot contain a line break."""
@@ -24,4 +23,4 @@ class Texts:
     @property
     def system_prompt(self) -> str:
         """The system prompt of a conversation."""
-        return read(__package__, "system_prompt", self.language).strip()
+        return read("orihon.chat", "system_prompt", self.language).strip()

@@ -24,8 +24,8 @@ from orihon.inheritance import outline
 from orihon.inheritance.names import Names, collect_names
 from orihon.inheritance.search import may_inherit, search
 from orihon.planning import plan_state
-from orihon.planning.digest import TOPIC_KINDS, make_digest
-from orihon.planning.history import Run, apply_lessons, can_continue, learn, read_run, select_runs
+from orihon.planning.digest import TOPIC_KINDS, apply_lessons, learn, make_digest
+from orihon.planning.history import Run, can_continue, read_run, select_runs
 from orihon.planning.parser import parse_reply, read_entry
 from orihon.planning.plan_state import (
     ActionResult,
@@ -33,12 +33,15 @@ from orihon.planning.plan_state import (
     Phase,
     Progress,
     Question,
+    Verdict,
+    count_replan,
+    judge_decision,
+    limit_revision,
     order_actions,
     settle_subtasks,
     update_action,
 )
 from orihon.planning.prompts import PromptBuilder, make_form
-from orihon.planning.replanning import Verdict, count_replan, judge_decision, limit_revision
 from orihon.planning.schema import (
     KIND_OF,
     Action,
@@ -58,7 +61,7 @@ from orihon.task.task import Task
 
 MAX_REPEATS = 2  # further requests after an unreadable reply
 MAX_ROWS = 20  # earlier runs that are searched for a plan
-KEY = "orihon:planning:{}"
+KEY = "orihon:planning:{}"  # of a prompt; those of structured replies continue it with `:NUMBER`
 LOST = frozenset(("failed", "skipped"))
 
 AskUser = Callable[[Sequence[str]], str | None]
@@ -390,10 +393,15 @@ class PlanningCoordinator:
         """Record the decision and whether it was executed, and continue accordingly."""
         executed = verdict.is_executed
         counters = count_replan(self.progress, verdict) if executed else {}
-        counts = dict(counters.get("replans", self.progress.replans))
+        action = self.plan.actions[self.progress.step]
         self.record(
             replace(
-                decision, phase="execution", executed=executed, override_reason=verdict.reason, replan_counts=counts
+                decision,
+                affected_actions=decision.affected_actions or (action.purpose or action.tool,),
+                phase="execution",
+                executed=executed,
+                override_reason=verdict.reason,
+                replan_counts=dict(counters.get("replans", self.progress.replans)),
             )
         )
         if verdict.reason:

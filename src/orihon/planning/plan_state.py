@@ -1,8 +1,20 @@
-"""The state of a plan: which steps are done, which comes next, and how far the run is.
+"""The state of a plan: which steps are done, which comes next, how far the run is, and whether it may replan.
 
 `Progress` is stored as the note `planning` of the task, so a pause or a crash loses nothing. The other functions are
 pure: each takes a plan and returns a new one. A model refers to steps in its own words; `locate_step` matches them
 with a step only if exactly one can be meant.
+
+Whether a decision to replan is executed depends on its confidence and on limits, so that no run goes round in a loop:
+
+    level 1   retry the action                     retry
+    level 2   replan the rest                      partial_replan, plan_revision
+    level 3   rewrite all actions                  action_regeneration
+    level 4   divide the task again                task_redecomposition
+    level 5   reconsider the goal                  goal_revision, full_replan
+
+A confident decision is executed, a less confident one with a warning. Below `min_confidence_threshold` the user is
+asked, and below `user_confirmation_threshold` the decision is ignored. Executed decisions are counted, and no new plan
+resets a counter.
 """
 
 from __future__ import annotations
@@ -17,18 +29,47 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orihon.context.repair import INTERRUPTED
-from orihon.context.view import RECORD_EVERY, view
 from orihon.errors import ModelError, StoreError
 from orihon.planning.parser import MAX_ITEMS, parse_reply
-from orihon.planning.schema import Action, ActionPlan, Decomposition, Plan, Reflection, Revision, StepStatus, Subtask
+from orihon.planning.schema import (
+    Action,
+    ActionPlan,
+    Decomposition,
+    Goal,
+    Plan,
+    Reflection,
+    ReplanDecision,
+    ReplanType,
+    Revision,
+    StepStatus,
+    Subtask,
+)
 from orihon.records import Event, Message
+from orihon.settings.schema import Replanning
 from orihon.stores.base import Store
+from orihon.task.log import last_number, load_view
 
 NOTE = "planning"
 COMPARED_CHARS = 500
 MIN_MATCH_CHARS = 8  # a shorter text is not searched for inside another
 ERROR_CHARS = 300
 DONE = frozenset(("completed", "failed", "skipped"))
+SURE = 0.8  # no warning from here on
+TOTAL = "total"
+
+_LEVELS: dict[ReplanType, int] = {
+    "retry": 1,
+    "partial_replan": 2,
+    "action_regeneration": 3,
+    "task_redecomposition": 4,
+    "goal_revision": 5,
+    "clarification_request": 1,
+    "plan_revision": 2,
+    "full_replan": 5,
+}
+_TYPES = tuple(_LEVELS)[:5]  # the type of a decision that names only its level
+_PHASES = ("execution", "action_sequence", "action_sequence", "task_decomposition", "goal_understanding")
+_REDECOMPOSING: tuple[ReplanType, ...] = ("task_redecomposition", "goal_revision", "full_replan")  # share one limit
 
 Phase = Literal["inheritance", "planning", "execution", "reflection", "replanning", "verification", "mending", "done"]
 Applicability = Literal["new", "reference", "continue"]
@@ -73,6 +114,22 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     is_partial: bool = False
 
 
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The result for a decision. `reason` says why it is not executed."""
+
+    kind: ReplanType = "none"
+    place: str = ""
+    is_executed: bool = False
+    asks: bool = False
+    warns: bool = False
+    reason: str = ""
+
+    @property
+    def level(self) -> int:
+        """How far back it goes, from 1 to 5; 0 for none."""
+        return _LEVELS.get(self.kind, 0)
+
+
 def read_progress(notes: dict[str, Any]) -> Progress | None:
     """Return the progress in a task's notes, or None."""
     try:
@@ -83,13 +140,10 @@ def read_progress(notes: dict[str, Any]) -> Progress | None:
 
 def load_progress(store: Store, uuid: str) -> Progress | None:
     """Return the progress of any run from its newest events, or None if they cannot be read."""
-    from orihon.context.events import sound  # noqa: PLC0415 - only reading needs the schemas
-
     try:
-        newest = list(store.read(uuid, Event, first=-2 * RECORD_EVERY))  # includes a record of the whole view
+        return read_progress(load_view(store, uuid, last_number(store, uuid, Event)).state.notes)
     except StoreError:
         return None
-    return read_progress(view(sound(newest)).state.notes)
 
 
 def apply_progress(plan: Plan, progress: Progress | None) -> Plan:
@@ -251,6 +305,76 @@ def _identify(step: Action | Subtask) -> tuple[str, str, str]:
     if isinstance(step, Action):
         return step.task_id, step.tool, normalise(step.purpose)
     return step.id, "", normalise(step.description)
+
+
+# whether a decision to replan is executed
+
+
+def judge_decision(decision: ReplanDecision, progress: Progress, settings: Replanning, *, action: str = "") -> Verdict:
+    """Return whether a decision about an action is executed."""
+    kind = _resolve_type(decision)
+    if not decision.replan_needed or kind == "none":
+        return Verdict()
+    phase = decision.target_phase or _PHASES[_LEVELS[kind] - 1]
+    place = f"{phase}/{action}" if kind == "retry" and action else phase
+    confidence, threshold = decision.confidence, settings.user_confirmation_threshold
+    if confidence < threshold:
+        return Verdict(kind=kind, place=place, reason=f"The confidence {confidence:g} is below {threshold:g}.")
+    asks = confidence < settings.min_confidence_threshold or kind == "clarification_request"
+    if refusal := _find_refusal(kind, place, progress, settings, asks=asks):
+        return Verdict(kind=kind, place=place, reason=refusal)
+    return Verdict(kind=kind, place=place, is_executed=True, asks=asks, warns=not asks and confidence < SURE)
+
+
+def count_replan(progress: Progress, verdict: Verdict) -> dict[str, dict[str, int]]:
+    """Return the counters after a decision was executed."""
+    replans, pairs = dict(progress.replans), dict(progress.pairs)
+    pair = f"{verdict.place}:{verdict.kind}"
+    for counters, name in ((replans, verdict.kind), (replans, TOTAL), (pairs, pair)):
+        counters[name] = counters.get(name, 0) + 1
+    return {"replans": replans, "pairs": pairs}
+
+
+def limit_revision(revision: Revision, level: int) -> Revision:
+    """Return a revision with only the parts that its level may change."""
+    new = revision.updated_plan or Plan()
+    plan = Plan(
+        goal_understanding=new.goal_understanding if level >= _LEVELS["goal_revision"] else Goal(),
+        task_decomposition=new.task_decomposition if level >= _LEVELS["task_redecomposition"] else Decomposition(),
+        action_plan=new.action_plan,
+        comment=new.comment,
+    )
+    return Revision(reason=revision.reason, changes=revision.changes, updated_plan=plan)
+
+
+def _resolve_type(decision: ReplanDecision) -> ReplanType:
+    """Return the type that the decision names, or else the type of its level."""
+    if decision.replan_type == "none" and decision.replan_needed:
+        return "clarification_request" if decision.clarification_needed else _TYPES[decision.replan_level - 1]
+    return decision.replan_type
+
+
+def _find_refusal(kind: ReplanType, place: str, progress: Progress, settings: Replanning, *, asks: bool) -> str:
+    """Return why a decision must not be executed; empty if it may."""
+    counts, pair = progress.replans, f"{place}:{kind}"
+    used = progress.pairs.get(pair, 0)
+    redecomposed = sum(counts.get(name, 0) for name in _REDECOMPOSING)
+    limits: dict[str, tuple[int, int]] = {
+        "clarification_request": (len(progress.questions), settings.max_clarification_requests),
+        "retry": (used, settings.max_action_retries),
+        "partial_replan": (counts.get("partial_replan", 0), settings.max_partial_replans),
+        "action_regeneration": (counts.get("action_regeneration", 0), settings.max_regeneration_attempts),
+        "plan_revision": (counts.get("plan_revision", 0), settings.max_plan_revisions),
+        **dict.fromkeys(_REDECOMPOSING, (redecomposed, settings.max_redecomposition_attempts)),
+        TOTAL: (counts.get(TOTAL, 0), settings.max_total_replans),
+    }
+    for name in (TOTAL, kind, *(["clarification_request"] if asks else [])):
+        count, limit = limits[name]
+        if count >= limit:
+            return f"The limit of {limit:,} for {name} is reached."
+    if used >= settings.same_trigger_max_count:
+        return f"It is a loop: {pair} was done {used:,} times."
+    return ""
 
 
 # which step a text is about

@@ -15,9 +15,7 @@ from orihon._prompts import read
 from orihon.inheritance.block import neutralise
 from orihon.inheritance.names import Names
 from orihon.inheritance.outline import ToolUse
-from orihon.planning.digest import describe_all
-from orihon.planning.history import Lesson
-from orihon.planning.i18n import words_in
+from orihon.planning.digest import Lesson, describe_all, read_words
 from orihon.planning.plan_state import Question, settle_subtasks, shorten
 from orihon.planning.schema import Plan, ReplanType, Subtask, json_schema
 from orihon.records import PlanKind
@@ -34,7 +32,7 @@ class PromptBuilder:
         self, language: str, lessons: Sequence[Lesson] = (), tools: Sequence[ToolUse] = (), names: Names | None = None
     ) -> None:
         self.language = "ja" if language == "ja" else "en"
-        self.words = words_in(self.language)
+        self.words = read_words(self.language)
         self.lessons, self.tools, self.names = lessons, tools, names or Names()
 
     def ask_for_plan(self, inherited: str, max_actions: int) -> str:
@@ -66,9 +64,8 @@ class PromptBuilder:
 
     def ask_for_revision(self, plan: Plan, number: int, kind: ReplanType, advice: str) -> str:
         """Return the prompt for a new plan, or for a part of one."""
-        instructions = dict(line.split(": ", 1) for line in self._fill("revisions").splitlines())
-        what = instructions.get(kind, instructions["plan_revision"])
-        return self._fill("revise", make_form("revision"), **self._state(plan, number, advice), what=what)
+        state = self._state(plan, number, advice)
+        return self._fill("revise", make_form("revision"), **state, what=self.words[kind])
 
     def ask_for_verification(self, plan: Plan, placeholders: Sequence[str]) -> str:
         """Return the prompt for a verification of the work."""
