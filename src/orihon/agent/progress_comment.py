@@ -18,7 +18,7 @@ from msgspec import Struct
 from orihon import codec
 from orihon.agent.loop import Step
 from orihon.agent.sources import Source
-from orihon.agent.sources.issue_prompt import join_line, remove_invisible, shorten_middle
+from orihon.agent.sources.issue import join_line, remove_invisible, shorten_middle
 from orihon.agent.sources.rest_client import GONE, NOT_FOUND
 from orihon.errors import OrihonError, SourceError
 from orihon.ingest import shown

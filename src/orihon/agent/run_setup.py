@@ -23,8 +23,7 @@ from orihon.agent.handler import OUTCOMES, TaskHandler, Work, mark_outcome
 from orihon.agent.loop import Limits, OnStep
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
-from orihon.agent.sources import Item, Source, is_same_name, open_source
-from orihon.agent.sources.local import BOT
+from orihon.agent.sources import Source, open_source
 from orihon.agent.tools.approval import Ask
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.agent.user_settings import settings_for
@@ -32,7 +31,7 @@ from orihon.codec import now
 from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
 from orihon.records import TaskRow
-from orihon.settings.schema import Forge, Settings
+from orihon.settings.schema import Settings
 from orihon.task.task import INHERITANCE_KEY
 from orihon.task_key import TaskKey
 
@@ -118,7 +117,7 @@ class RunSetup:
             uuid=self.uuid,
             comments=item.comments,
             read_at=read_at,
-            assigned=self._is_assigned(item),
+            assigned=self.source.has_bot(item.assignees),
             notes=notes,
         )
 
@@ -163,11 +162,6 @@ class RunSetup:
             input_price=job.prices[0],
             output_price=job.prices[1],
         )
-
-    def _is_assigned(self, item: Item) -> bool:
-        forge: Forge = self.settings.gitlab if self.key.task_source == "gitlab" else self.settings.github
-        bot = forge.bot_name or (BOT if self.key.task_source == "local" else "")
-        return bool(bot) and any(is_same_name(name, bot) for name in item.assignees)
 
 
 def open_task_source(key: TaskKey, job: Job, settings: Settings) -> Source | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from orihon.agent.sources.issue_prompt import join_line
+from orihon.agent.sources.issue import join_line
 from orihon.agent.sources.rest_client import read_bounded
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError, SettingsError, SourceError

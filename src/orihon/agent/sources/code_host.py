@@ -10,22 +10,23 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from msgspec import Struct, structs
 
-from orihon.agent.sources import (
+from orihon.agent.sources import Source
+from orihon.agent.sources.issue import (
+    MARK,
     Comment,
     Item,
     LabelChange,
     Outcome,
     compute_label_change,
     is_same_name,
-    mask_item,
+    shorten_middle,
 )
-from orihon.agent.sources.issue_prompt import MARK, is_own_comment, render_prompt, shorten_middle
 from orihon.agent.sources.rest_client import MAX_WAIT_SECONDS, SHORT_WAIT_SECONDS, RestClient
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser
@@ -45,15 +46,14 @@ class HostItem(Struct, frozen=True):
     project_id: int = 0
 
 
-class CodeHost(ABC):
+class CodeHost(Source):
     """A source over HTTP. Subclasses know one API."""
 
     max_comment_chars: ClassVar[int] = 65_000
 
     def __init__(self, forge: Forge, client: RestClient, sanitiser: Sanitiser, sleep: Callable[[float], None]) -> None:
-        self.forge, self.client, self.sanitiser, self._sleep = forge, client, sanitiser, sleep
-        self.bot = forge.bot_name
-        self._assigned: set[TaskKey] = set()
+        super().__init__(forge, sanitiser, forge.bot_name)
+        self.client, self._sleep = client, sleep
 
     def find(self) -> Iterator[Item]:
         # The whole list first: labels that change while it is read would shift its pages. Each item is then read
@@ -67,15 +67,6 @@ class CodeHost(ABC):
                 if error.retryable:
                     raise
                 log.warning("%s is skipped: %s", key, error)
-
-    def get(self, key: TaskKey) -> Item:
-        item = self._add_comments(self._fetch(key).item)
-        if self._has_bot(item.assignees):
-            self._assigned.add(key)
-        return item
-
-    def render_prompt(self, item: Item) -> str:
-        return render_prompt(mask_item(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         # added first: a process that dies in between leaves one label too many, which the next call removes
@@ -104,29 +95,13 @@ class CodeHost(ABC):
             raise UsageError(f"{comment_id!a:.40} is not the id of a comment.", hint="It is a number.")
         self._replace_comment(key, comment_id, self._make_body(text, ""))
 
-    def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
-        comments = [one for one in self._iter_comments(key, since, SHORT_WAIT_SECONDS) if one.updated_at >= since]
-        return sorted(self._keep_users(comments), key=lambda one: (one.updated_at, one.created_at, len(one.id), one.id))
-
-    def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool:
-        if not self.bot:
-            return True
-        try:
-            is_assigned = self._has_bot(self._fetch(key, SHORT_WAIT_SECONDS).item.assignees)
-        except SourceError as error:
-            log.warning("The assignees of %s are unknown, so the task continues: %s", key, error)
-            return True
-        if is_assigned:
-            self._assigned.add(key)
-        return is_assigned or not (key in self._assigned if was_assigned is None else was_assigned)
-
     def find_user(self, item: Item) -> str:
-        if not self._is_bot(item.author):
+        if not self.is_bot(item.author):
             return item.author
         # the bot opened it for a reviewer, an assignee, or the author of the issue that it came from
-        users = [name for name in (*self._list_reviewers(item.key), *item.assignees) if not self._is_bot(name)]
+        users = [name for name in (*self._list_reviewers(item.key), *item.assignees) if not self.is_bot(name)]
         if not users and (issue := self.find_linked(item.key)) is not None:
-            users = [name for name in (self._fetch(issue).item.author,) if not self._is_bot(name)]
+            users = [name for name in (self._fetch(issue).item.author,) if not self.is_bot(name)]
         return users[0] if users else ""
 
     def close(self) -> None:
@@ -134,20 +109,20 @@ class CodeHost(ABC):
 
     def _asks_for_work(self, host_item: HostItem) -> bool:
         is_labelled = any(is_same_name(label, self.forge.bot_label) for label in host_item.item.labels)
-        return host_item.is_open and is_labelled and (not self.bot or self._has_bot(host_item.item.assignees))
+        return host_item.is_open and is_labelled and (not self.bot or self.has_bot(host_item.item.assignees))
+
+    def _load(self, key: TaskKey) -> Item:
+        return self._add_comments(self._fetch(key).item)
+
+    def _iter_changed(self, key: TaskKey, since: str) -> Iterator[Comment]:
+        return self._iter_comments(key, since, SHORT_WAIT_SECONDS)
+
+    def _list_assignees(self, key: TaskKey) -> tuple[str, ...]:
+        return self._fetch(key, SHORT_WAIT_SECONDS).item.assignees
 
     def _add_comments(self, item: Item) -> Item:
         comments = sorted(self._iter_comments(item.key, ""), key=lambda comment: comment.created_at)
         return structs.replace(item, comments=self._keep_users(comments))
-
-    def _keep_users(self, comments: Iterable[Comment]) -> tuple[Comment, ...]:
-        return tuple(one for one in comments if one.body.strip() and not is_own_comment(one, self.bot))
-
-    def _is_bot(self, name: str) -> bool:
-        return bool(self.bot) and is_same_name(name, self.bot)
-
-    def _has_bot(self, names: Iterable[str]) -> bool:
-        return any(map(self._is_bot, names))
 
     def _make_body(self, text: str, nonce: str) -> str:
         body = shorten_middle(self._escape_commands(self.sanitiser.text(text)), self.max_comment_chars)
@@ -168,9 +143,6 @@ class CodeHost(ABC):
 
     @abstractmethod
     def _fetch(self, key: TaskKey, max_wait: float = MAX_WAIT_SECONDS) -> HostItem: ...
-
-    @abstractmethod
-    def find_linked(self, key: TaskKey) -> TaskKey | None: ...
 
     @abstractmethod
     def _change_labels(self, key: TaskKey, change: LabelChange) -> None: ...

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from msgspec import Struct, structs
 
-from orihon.agent.sources import Comment, Item, LabelChange, is_same_name, normalise_time
 from orihon.agent.sources.code_host import CodeHost, HostItem, find_closed_issues
+from orihon.agent.sources.issue import Comment, Item, LabelChange, is_same_name, normalise_time
 from orihon.agent.sources.rest_client import GONE, MAX_WAIT_SECONDS, NOT_FOUND, SHORT_WAIT_SECONDS, RestClient
 from orihon.codec import clean_text
 from orihon.errors import SourceError, UsageError
@@ -112,7 +112,7 @@ class GitHub(CodeHost):
         pulls = [
             pull for pull in self._iter_pulls(key) if int(key.task_id) in find_closed_issues(pull.body or "", repo)
         ]
-        pulls.sort(key=lambda pull: self._is_bot(_get_login(pull.user)))  # the bot's own last, and the newest of them
+        pulls.sort(key=lambda pull: self.is_bot(_get_login(pull.user)))  # the bot's own last, and the newest of them
         return TaskKey.github(key.owner, key.repo, pull_request=pulls[-1].number) if pulls else None
 
     def _list_keys(self) -> Iterator[TaskKey]:

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from orihon.agent.sources import Comment, Item, LabelChange, normalise_time
 from orihon.agent.sources.code_host import CodeHost, HostItem
+from orihon.agent.sources.issue import Comment, Item, LabelChange, normalise_time
 from orihon.agent.sources.rest_client import MAX_WAIT_SECONDS, SHORT_WAIT_SECONDS, RestClient
 from orihon.codec import clean_text
 from orihon.errors import UsageError
@@ -97,7 +97,7 @@ class GitLab(CodeHost):
         others = [one for one in others if one.iid and one.project_id == project_id]
         if not is_request:  # the newest that was not given up, the bot's own before those of others
             others = [one for one in others if one.state != "closed"]
-            others.sort(key=lambda one: (self._is_bot(_get_name(one.author)), one.iid), reverse=True)
+            others.sort(key=lambda one: (self.is_bot(_get_name(one.author)), one.iid), reverse=True)
         if not others:
             return None
         number: dict[str, Any] = {"issue" if is_request else "merge_request": others[0].iid}

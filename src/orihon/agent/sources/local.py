@@ -22,7 +22,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,17 +30,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from orihon.agent.sources import (
-    OUTCOMES,
-    Comment,
-    Item,
-    Outcome,
-    find_label,
-    is_same_name,
-    mask_item,
-    normalise_time,
-)
-from orihon.agent.sources.issue_prompt import is_own_comment, render_prompt
+from orihon.agent.sources import Source
+from orihon.agent.sources.issue import OUTCOMES, Comment, Item, Outcome, find_label, normalise_time
 from orihon.codec import clean_text, now
 from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError
@@ -81,13 +72,12 @@ class _State(Struct):
     others: dict[str, Any]
 
 
-class Local:
+class Local(Source):
     """The source `local`."""
 
     def __init__(self, what: str | Path, *, forge: Forge | None = None, sanitiser: Sanitiser) -> None:
-        self.forge, self.sanitiser = forge or Forge(), sanitiser
-        self.bot = self.forge.bot_name or BOT
-        self._assigned: set[TaskKey] = set()
+        forge = forge or Forge()
+        super().__init__(forge, sanitiser, forge.bot_name or BOT)
         self._text_state = _State("", [], {})
         self.path = _find_path(what)
         self.text = str(what) if self.path is None else ""
@@ -107,15 +97,6 @@ class Local:
                 continue
             if page.status != "closed" and _get_status(page, state) == "queued":
                 yield self._make_item(key, page, state)
-
-    def get(self, key: TaskKey) -> Item:
-        item = self._make_item(key, self._load_page(key), self._load_state(key))
-        if self._has_bot(item.assignees):
-            self._assigned.add(key)
-        return item
-
-    def render_prompt(self, item: Item) -> str:
-        return render_prompt(mask_item(item, self.sanitiser), self.bot)
 
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
         def change(state: _State) -> None:
@@ -144,33 +125,15 @@ class Local:
 
         self._change_state(key, change)
 
-    def list_comments(self, key: TaskKey, since: str) -> list[Comment]:
-        comments = [one for one in self._list_user_comments(self._load_state(key)) if one.updated_at >= since]
-        return sorted(comments, key=lambda one: one.updated_at)
+    def _load(self, key: TaskKey) -> Item:
+        return self._make_item(key, self._load_page(key), self._load_state(key))
 
-    def is_wanted(self, key: TaskKey, *, was_assigned: bool | None = None) -> bool:
-        try:
-            page = self._load_page(key)
-        except SourceError:
-            return True
-        if page.status in {"stopped", "closed"}:
-            return False
-        if self._has_bot(page.assignees):
-            self._assigned.add(key)
-            return True
-        return not (key in self._assigned if was_assigned is None else was_assigned)
+    def _iter_changed(self, key: TaskKey, since: str) -> Iterable[Comment]:  # noqa: ARG002 - the file has all of them
+        return map(_make_comment, self._load_state(key).comments)
 
-    def find_user(self, item: Item) -> str:
-        return item.author
-
-    def find_linked(self, key: TaskKey) -> TaskKey | None:  # noqa: ARG002 - files are not linked
-        return None
-
-    def close(self) -> None:
-        """Do nothing: there are no connections."""
-
-    def _has_bot(self, names: tuple[str, ...]) -> bool:
-        return any(is_same_name(name, self.bot) for name in names)
+    def _list_assignees(self, key: TaskKey) -> tuple[str, ...] | None:
+        page = self._load_page(key)
+        return None if page.status in {"stopped", "closed"} else page.assignees
 
     def _map_keys(self) -> dict[TaskKey, Path | None]:
         # keys are shortened and hashed, so secrets are masked before
@@ -222,12 +185,8 @@ class Local:
             assignees=page.assignees,
             labels=tuple(labels),
             url=str(path) if path else "",
-            comments=self._list_user_comments(state),
+            comments=self._keep_users(map(_make_comment, state.comments)),
         )
-
-    def _list_user_comments(self, state: _State) -> tuple[Comment, ...]:
-        comments = (msgspec.convert(one, Comment) for one in state.comments)
-        return tuple(one for one in comments if one.body.strip() and not is_own_comment(one, self.bot))
 
     def _load_state(self, key: TaskKey) -> _State:
         path = self._locate(key)
@@ -374,6 +333,10 @@ def _complete_comment(comment: dict[str, Any], number: int, written: str) -> dic
     created = normalise_time(texts["created_at"] or written)
     updated = normalise_time(texts["updated_at"]) or created
     return {**comment, **texts, "id": texts["id"] or str(number), "created_at": created, "updated_at": updated}
+
+
+def _make_comment(comment: dict[str, Any]) -> Comment:
+    return msgspec.convert(comment, Comment)
 
 
 @contextlib.contextmanager

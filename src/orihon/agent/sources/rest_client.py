@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from orihon.agent.sources.issue_prompt import join_line
+from orihon.agent.sources.issue import join_line
 from orihon.coerce import decode_json
 from orihon.errors import SettingsError, SourceError, UsageError
 from orihon.redaction import KnownSecrets, mask
@@ -60,6 +59,7 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    next_url: str  # of the next page; empty on the last one
 
 
 class RateLimited(SourceError):
@@ -109,8 +109,9 @@ class RestClient:
         for _ in range(MAX_PAGES):
             answer = self._request("GET", path, query=query, max_wait=max_wait)
             yield self._decode(answer, kind, path)
-            following = _find_next_query(answer.headers.get("link", ""))
-            if following is None or following == query:
+            # only the query is used, so that no answer can send the token elsewhere
+            following = dict(parse_qsl(urlsplit(answer.next_url).query, keep_blank_values=True))
+            if not following or following == query:
                 return
             query = following
         log.warning("%s: the list at %s has more than %d pages; the rest is left out.", self.name, path, MAX_PAGES)
@@ -190,7 +191,8 @@ class RestClient:
                 method, self.base_url + path, params=params, content=content, headers=headers
             ) as response:
                 data = read_bounded(response, MAX_ANSWER_BYTES, MAX_ANSWER_SECONDS, self.name)
-                answer = Answer(response.status_code, response.headers, data)
+                next_url = response.links.get("next", {}).get("url", "")
+                answer = Answer(response.status_code, response.headers, data, next_url)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = mask(join_line(str(error) or type(error).__name__), known=self._secrets)
             raise SourceError(
@@ -276,14 +278,6 @@ def _check_address(base_url: str, name: str) -> str:
     if parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
         log.warning("`%s` is not https: the token can be read on the way.", setting)
     return base_url.rstrip("/")
-
-
-def _find_next_query(link: str) -> dict[str, str] | None:
-    """Return the query of the next page. The path is kept, so that no answer can send the token elsewhere."""
-    for url, relation in re.findall(r"<([^<>]*)>((?:\s*;[^,<]*)*)", link[:10_000]):
-        if re.search(r'\brel="?next"?', relation):
-            return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)) or None
-    return None
 
 
 def _find_message(body: bytes) -> str:

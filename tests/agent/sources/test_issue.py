@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from orihon import TaskKey
 from orihon.agent.sources import Comment, Item
-from orihon.agent.sources.issue_prompt import render_prompt
+from orihon.agent.sources.issue import render_prompt
 
 KEY = TaskKey.github("acme", "shop", issue=27)
 PARTS = ["# TITLE", "# BODY", "# REFERENCE_COMMENTS", "# LATEST_REQUEST"]
