@@ -12,7 +12,7 @@ from orihon.chat import conversation, document, registry
 from orihon.chat.files import ConversationFiles, group_by_origin
 from orihon.chat.history_entries import HistoryEntry
 from orihon.context.sticky import BEGIN, END
-from orihon.settings.schema import Settings
+from orihon.settings.schema import McpServer, Settings
 from support.replies import TOOLS, calling, saying
 
 ROWS = {
@@ -245,8 +245,8 @@ def tools_group_by_origin(desk):
 @row("8.1", "Mcp")
 def tools_of_servers(desk):
     server = {"type": "function", "function": {"name": "forge_search", "parameters": {"type": "object"}}}
-    desk.box.servers.owns = lambda name: name.startswith("forge_")
-    assert group_by_origin([server], desk.box)["mcp"] == [server]
+    with Toolbox(desk.box.workspace.root, servers=[McpServer(mcp_server_name="forge", command=("forge",))]) as box:
+        assert group_by_origin([server], box)["mcp"] == [server]
 
 
 @row("2.1", "tool_manager", "agents")

@@ -102,10 +102,11 @@ class ConversationFiles:
 def group_by_origin(schemas: Iterable[Schema], tools: Toolbox | None = None) -> dict[str, list[Schema]]:
     """Group tool schemas by origin: `builtin`, `custom` and `mcp`. No server is started for it."""
     groups: dict[str, list[Schema]] = {"builtin": [], "custom": [], "mcp": []}
+    servers = tools.servers if tools is not None else None
     for schema in schemas:
         name = tool_name(schema)
         if schema in (UNFOLD, RECALL) or (tools is not None and name in BUILTIN_TOOLS):
             groups["builtin"].append(schema)
         else:
-            groups["mcp" if tools is not None and tools.servers.owns(name) else "custom"].append(schema)
+            groups["mcp" if servers is not None and servers.owns(name) else "custom"].append(schema)
     return groups

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orihon.agent.tools.globs import GlobError, compile_glob
-from orihon.agent.tools.list_files import iter_files
+from orihon.agent.tools.search import iter_files
 from orihon.agent.tools.workspace import Workspace, make_tool_error
 from orihon.errors import ToolError, UsageError
 

@@ -11,10 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orihon.agent.sources.local import parse_page
-from orihon.agent.tools import globs, list_files
+from orihon.agent.tools import globs
 from orihon.agent.tools.diff import render_full_lines
 from orihon.agent.tools.fuzzy_match import find_similar, suggest_piece
 from orihon.agent.tools.globs import GlobError, compile_glob, is_ignored, parse_gitignore
+from orihon.agent.tools.search import parse_glob
 from orihon.context.recall import _LINES
 from orihon.context.transcript import quoted
 from orihon.errors import ToolError
@@ -111,12 +112,12 @@ def test_the_pattern_of_the_report(desk):
     assert "0 files" in desk.do("search", pattern="x", glob="*a" * 12 + "b")
 
 
-@pytest.mark.parametrize("text", ["*" * 1001, "{a,b}" * 7, "a**b" * 7, "[z-a]"])
+@pytest.mark.parametrize("text", ["*" * 1001, "{a,b}" * 7, "[z-a]"])
 def test_what_is_refused_is_explained(desk, text):
     """A pattern that stands for too much, or for nothing."""
     assert "cannot be read" in desk.refusal("list_files", glob=text)
     with pytest.raises(ToolError):
-        list_files.parse_glob(text)
+        parse_glob(text)
 
 
 def test_a_gitignore_without_end_is_read_to_a_point(make):

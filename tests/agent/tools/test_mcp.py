@@ -14,7 +14,7 @@ import pytest
 
 import orihon
 from agent.tools.conftest import Desk
-from orihon.agent.tools.mcp_servers import make_unique_name
+from orihon.agent.tools.mcp import make_unique_name
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import OrihonError
 from orihon.settings.schema import McpServer, Settings

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orihon
-from orihon.agent.tools import globs, list_files
+from orihon.agent.tools import globs, search
 from orihon.agent.tools import search as searching
 from orihon.agent.tools.approval import escape_question
-from orihon.agent.tools.read import PAGE_BYTES, PAGE_LINES
+from orihon.agent.tools.files import PAGE_BYTES, PAGE_LINES
 from orihon.agent.tools.search import Search
 from orihon.errors import ToolError, UsageError
 from orihon.settings.schema import Settings
@@ -179,7 +179,7 @@ class TestWrite:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("orihon.agent.tools.edit.write_all", full)
+        monkeypatch.setattr("orihon.agent.tools.files.write_all", full)
         assert desk.refusal("write", path="x", content="new") == "x: No space left on device."
         assert place.read_text() == "old"
         assert os.listdir(desk.root) == ["x"]
@@ -255,7 +255,7 @@ class TestEdit:
     @given(before=st.text(max_size=20), old=st.text(min_size=1, max_size=8), new=st.text(max_size=8))
     def test_any_edit_is_a_replacement_or_a_sentence(self, tmp_path_factory, before, old, new):
         """What comes out is what str.replace says, byte for byte."""
-        from orihon.agent.tools.edit import Edit, edit  # noqa: PLC0415
+        from orihon.agent.tools.files import Edit, edit  # noqa: PLC0415
         from orihon.agent.tools.workspace import Workspace  # noqa: PLC0415
 
         root = tmp_path_factory.mktemp("edit")
@@ -403,7 +403,7 @@ class TestSearch:
         """No glob and no line of a .gitignore makes it fail."""
         globs.is_ignored(path, globs.parse_gitignore(pattern, "x"), is_directory=True)
         try:
-            list_files.parse_glob(pattern)
+            search.parse_glob(pattern)
         except ToolError as error:
             assert "cannot be read" in str(error)
 
@@ -434,9 +434,9 @@ class TestSearch:
         patterns += ["d/e/*.c", "*", "!a", "d/e", "f[]]x", "**/foo", "foo/**"]
         for pattern in patterns:
             desk.put(".gitignore", f"{pattern}\n")
-            listed = set(list_files._list_by_git(desk.box.workspace, ".", desk.box.environ))
+            listed = set(search._list_by_git(desk.box.workspace, ".", desk.box.environ))
             with desk.box.workspace.open_directory(".") as (fd, _):
-                walked = set(list_files._walk(desk.box.workspace, ".", fd))
+                walked = set(search._walk(desk.box.workspace, ".", fd))
             assert walked == listed, pattern
 
 

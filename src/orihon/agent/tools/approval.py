@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from orihon.agent.tools.diff import render_full_lines
-from orihon.agent.tools.edit import Change
+from orihon.agent.tools.files import Change
 from orihon.errors import ToolError, UsageError
 from orihon.terminal import escape
 

@@ -11,26 +11,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from orihon.agent.tools.approval import Approval, Approve, Ask
-from orihon.agent.tools.edit import Edit, Write, edit, write
-from orihon.agent.tools.list_files import ListFiles, list_files
-from orihon.agent.tools.mcp_servers import McpServers
-from orihon.agent.tools.read import Read, read
-from orihon.agent.tools.search import Search, search
+from orihon.agent.tools.files import Edit, Read, Write, edit, read, write
+from orihon.agent.tools.search import ListFiles, Search, list_files, search
 from orihon.agent.tools.shell import OnOutput, RunShell, Shell
 from orihon.agent.tools.workspace import OnEvent, ProgramRan, Workspace
 from orihon.errors import ToolError
 from orihon.settings.schema import McpServer
 from orihon.task.tool_run import PendingCall
+
+if TYPE_CHECKING:
+    from orihon.agent.tools.mcp import McpServers
+
+log = logging.getLogger("orihon")
 
 BUILTIN_TOOLS: dict[str, type[msgspec.Struct]] = {
     "read": Read,
@@ -59,7 +62,7 @@ class Toolbox:
     ) -> None:
         self.environ = dict(os.environ if environ is None else environ)
         self.approval = Approval(approve, ask)
-        self.servers = McpServers(servers, reserved=(*BUILTIN_TOOLS, "unfold", "recall"))
+        self.servers = _open_servers(servers) if servers else None
         self.workspace = Workspace(workspace)
         self.shell = Shell(self.workspace.root, self.environ, shell_timeout)
         self.on_event = on_event
@@ -67,11 +70,12 @@ class Toolbox:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The descriptions of all tools. This starts the MCP servers."""
-        return [*(_make_schema(name) for name in BUILTIN_TOOLS), *self.servers.schemas()]
+        schemas = [_make_schema(name) for name in BUILTIN_TOOLS]
+        return [*schemas, *(self.servers.schemas() if self.servers is not None else ())]
 
     def origins(self) -> dict[str, list[str]]:
         """Return the names of the tools by server; the built-in ones are under an empty name."""
-        return {"": list(BUILTIN_TOOLS), **self.servers.names_by_server()}
+        return {"": list(BUILTIN_TOOLS)} | (self.servers.names_by_server() if self.servers is not None else {})
 
     def run(self, call: PendingCall, *, on_output: OnOutput | None = None) -> Any:  # noqa: PLR0911
         """Carry out a call; `on_output` receives the output of a command while it runs. Raise ToolError."""
@@ -96,9 +100,9 @@ class Toolbox:
         raise AssertionError(args)
 
     def _run_server_tool(self, call: PendingCall) -> Any:
-        tool = self.servers.find_tool(call.name)
-        if tool is None:
-            names = ", ".join([*BUILTIN_TOOLS, *self.servers.names()])
+        tool = self.servers.find_tool(call.name) if self.servers is not None else None
+        if self.servers is None or tool is None:
+            names = ", ".join(name for names in self.origins().values() for name in names)
             raise ToolError(f"There is no tool {call.name!a}; there are {names}.")
         if not tool.info.read_only:
             self.approval.check("run", call.name, f"Call {call.name}?\n{call.text}")
@@ -120,7 +124,8 @@ class Toolbox:
         try:
             self.shell.close()
         finally:
-            self.servers.close()
+            if self.servers is not None:
+                self.servers.close()
             self.workspace.close()
 
     def __enter__(self) -> Self:
@@ -128,6 +133,15 @@ class Toolbox:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open_servers(servers: Sequence[McpServer]) -> McpServers | None:
+    try:
+        from orihon.agent.tools.mcp import McpServers  # noqa: PLC0415 - asyncio is large
+    except ImportError:
+        log.warning("MCP servers need the extra `agent`: pip install 'orihon[agent]'. Their tools are left out.")
+        return None
+    return McpServers(servers, reserved=(*BUILTIN_TOOLS, "unfold", "recall"))
 
 
 def parse_arguments(call: PendingCall) -> msgspec.Struct:
