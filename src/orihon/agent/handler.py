@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from orihon._prompts import read
 from orihon.agent.control import (
     ASSIGNED,
     COMMENTS,
@@ -26,7 +27,6 @@ from orihon.agent.control import (
 )
 from orihon.agent.loop import Limits, Loop, Model, OnStep, PauseRequested, Step, StopRequested, Tools
 from orihon.agent.progress_comment import ProgressReporter
-from orihon.agent.prompts import prompt
 from orihon.agent.sources import Comment, Outcome, SeenComments, Source
 from orihon.context.language import language_of
 from orihon.engine import Engine
@@ -147,7 +147,7 @@ class TaskHandler:
             task.writer.event("note", **notes)
         request = Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)
         language = task.config.language if task.config.language != "auto" else language_of([request])
-        system = [work.system or prompt("system", language), self.engine.settings.system_prompt]
+        system = [work.system or read("orihon.agent", "system", language), self.engine.settings.system_prompt]
         task.add("system", "\n\n".join(text.strip() for text in system if text.strip()), key="orihon:system")
         task.add("user", work.request, key="orihon:request")
 

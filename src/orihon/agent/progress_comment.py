@@ -11,6 +11,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -23,7 +25,7 @@ from orihon.agent.sources.rest_client import GONE, NOT_FOUND
 from orihon.errors import OrihonError, SourceError
 from orihon.ingest import shown
 from orihon.planning.history import read_run
-from orihon.planning.schema import Plan
+from orihon.planning.schema import Action
 from orihon.records import TaskRow
 from orihon.retry import Backoff
 from orihon.settings.schema import ProgressComment as ProgressSettings
@@ -48,13 +50,10 @@ class Report(Struct, frozen=True, kw_only=True):
 
     title: str = ""
     status: str = ""
-    phases: tuple[str, ...] = ()
-    phase: str = ""
+    phase: str = ""  # one of PHASES, if the task is planned
     text: str = ""
-    done: int = 0
-    total: int = 0
     calls: int = 0
-    steps: tuple[tuple[str, bool], ...] = ()
+    steps: tuple[tuple[str, bool], ...] = ()  # and whether each is done
 
 
 class ProgressComment:
@@ -73,6 +72,7 @@ class ProgressComment:
     ) -> None:
         self.source, self.key, self.settings = source, key, settings or ProgressSettings()
         self.min_seconds, self._clock, self._sleep = min_seconds, clock, sleep
+        self._failing = Backoff(first_seconds=2 * min_seconds, longest_seconds=MAX_PAUSE_SECONDS, jitter=0)
         self.report = Report()
         self.comment_id: str = (state or {}).get("comment_id", "")
         self._entries = deque[str]((state or {}).get("entries", ()), maxlen=self.settings.max_history_entries)
@@ -109,7 +109,7 @@ class ProgressComment:
             self._write()
         except Exception as error:  # noqa: BLE001 - whatever a source does, the run continues
             self._failures += 1
-            self._next = self._clock() + min(self.min_seconds * 2**self._failures, MAX_PAUSE_SECONDS)
+            self._next = self._clock() + self._failing.pause_seconds(self._failures)
             log.warning("The progress of %s is not shown: %s", self.key, error)
 
     def _write(self) -> None:
@@ -175,41 +175,31 @@ class ProgressReporter:
         self.comment.finish(self._make_report(f"{row.status}: {reason}" if reason else row.status), row.status)
 
     def _make_report(self, status: str) -> Report:
-        plan, row = self._load_plan(), self.task.row
-        actions = plan.actions if plan is not None else []
-        steps = tuple((action.purpose or action.tool, action.status == "completed") for action in actions)
+        row = self.task.row
+        actions: tuple[Action, ...] = ()
+        with suppress(OrihonError):
+            actions = read_run(self.task.writer.lease.store, row).plan.actions if self._phase else ()
         return Report(
             title=f"Task {row.uuid[:8]}",
             status=status,
-            phases=PHASES if plan is not None else (),
             phase=self._phase,
             text=self._text,
-            done=sum(done for _, done in steps),
-            total=len(steps),
             calls=row.llm_call_count,
-            steps=steps,
+            steps=tuple((action.purpose or action.tool, action.status == "completed") for action in actions),
         )
 
-    def _load_plan(self) -> Plan | None:
-        try:
-            return read_run(self.task.writer.lease.store, self.task.row).plan if self._phase else None
-        except OrihonError:
-            return None
-
     def _find_last_text(self) -> str:
-        history = self.task.log
-        try:
-            newest = list(history.read(max(1, history.last - MAX_SEARCHED_MESSAGES), history.last))
-        except OrihonError:
-            return ""
-        texts = (message.text for message in reversed(newest) if message.role == "assistant")
-        return next((text for text in texts if text.strip()), "")
+        messages = islice(self.task.log.backwards(((1, self.task.log.last),)), MAX_SEARCHED_MESSAGES)
+        with suppress(OrihonError):
+            return next((one.text for one in messages if one.role == "assistant" and one.text.strip()), "")
+        return ""
 
 
 def render_report(report: Report, entries: list[str]) -> str:
     """Return the text of the comment. Of a long history the oldest lines are left out."""
+    done = sum(is_done for _, is_done in report.steps)
     counts = [
-        f"{report.done} of {report.total} actions" if report.total else "",
+        f"{done} of {len(report.steps)} actions" if report.steps else "",
         f"{report.calls} model calls" if report.calls else "",
     ]
     status = " · ".join(filter(None, [f"**{_escape_line(report.status)}**" if report.status else "", *counts]))
@@ -217,7 +207,7 @@ def render_report(report: Report, entries: list[str]) -> str:
     quotation = "\n".join(f"> {line}" for line in text.split("\n") if line)
     steps = "\n".join(f"- [{'x' if done else ' '}] {_escape_line(step)}" for step, done in report.steps[:MAX_STEPS])
     heading = f"## {_escape_line(report.title)}" if report.title else ""
-    head = "\n\n".join(filter(None, [heading, status, _render_phases(report), quotation, steps]))
+    head = "\n\n".join(filter(None, [heading, status, _render_phases(report.phase), quotation, steps]))
     kept, room = [], MAX_CHARS - len(head)
     for entry in reversed(entries):
         room -= len(entry) + 3
@@ -230,13 +220,13 @@ def render_report(report: Report, entries: list[str]) -> str:
     return f"{head}\n\n<details><summary>History ({len(kept)})</summary>\n\n{history}\n\n</details>".lstrip()
 
 
-def _render_phases(report: Report) -> str:
+def _render_phases(phase: str) -> str:
     """Return `✅ planning → ▶️ execution → verification`."""
-    if report.phase not in report.phases:
+    if phase not in PHASES:
         return ""
-    present = report.phases.index(report.phase)
-    marks = [("✅ " if index < present else "▶️ " if index == present else "") for index in range(len(report.phases))]
-    return " → ".join(mark + _escape_line(phase) for mark, phase in zip(marks, report.phases, strict=True))
+    present = PHASES.index(phase)
+    marks = [("✅ " if index < present else "▶️ " if index == present else "") for index in range(len(PHASES))]
+    return " → ".join(map("".join, zip(marks, PHASES, strict=True)))
 
 
 def _escape_line(text: str) -> str:

@@ -13,8 +13,6 @@ from support.code_hosts import Fault
 
 Local = partial(local.Local, sanitiser=Sanitiser())
 
-PHASES = ("planning", "execution", "verification")
-
 
 class Clock:
     def __init__(self):
@@ -59,10 +57,10 @@ def test_one_comment_edited_in_place(desk, make, clock):
     """Many reports are one comment, edited no more often than allowed; the last one is always there."""
     progress = make()
     for number in range(100):
-        progress.show(Report(status="running", done=number, total=100), f"did {number}")
+        progress.show(Report(status="running", steps=(("work", True),) * number), f"did {number}")
         clock.now += 1
     assert writes(desk) == 10
-    progress.finish(Report(status="completed", done=100, total=100), "the end")
+    progress.finish(Report(status="completed", steps=(("work", True),) * 100), "the end")
     assert writes(desk) == 11
     [note] = notes(desk)
     assert str(note.id) == progress.comment_id
@@ -164,11 +162,8 @@ def test_the_whole_comment():
     report = Report(
         title="Task 1b4e28ba",
         status="running",
-        phases=PHASES,
         phase="execution",
         text="I found it.\nIt was the cache.",
-        done=1,
-        total=2,
         calls=7,
         steps=(("look", True), ("mend", False)),
     )
