@@ -15,9 +15,7 @@ import pytest
 
 from orihon.chat.workspace_checkpoints import FileChange, WorkspaceCheckpoints
 from orihon.chat.workspace_checkpoints.git import OLDEST
-from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, lock_repository
-from orihon.chat.workspace_checkpoints.restore import Restore
-from orihon.chat.workspace_checkpoints.root import check_workspace
+from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, Restore, check_workspace, lock_repository
 from orihon.chat.workspace_checkpoints.worktree import hash_blob
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from support.faults import Child, in_child

@@ -7,9 +7,7 @@ result = checkpoints.restore(snapshot.commit)        # newer files stay; hard=Tr
 checkpoints.restore(result.before, hard=True)        # undoes the restore
 """
 
-from orihon.chat.workspace_checkpoints.diff_index import FileChange
-from orihon.chat.workspace_checkpoints.repository import WorkspaceCheckpoints
-from orihon.chat.workspace_checkpoints.restore import RestoreResult
-from orihon.chat.workspace_checkpoints.snapshot import Snapshot
+from orihon.chat.workspace_checkpoints.repository import RestoreResult, WorkspaceCheckpoints
+from orihon.chat.workspace_checkpoints.snapshot import FileChange, Snapshot
 
 __all__ = ["FileChange", "RestoreResult", "Snapshot", "WorkspaceCheckpoints"]

@@ -3,10 +3,14 @@
 Git only says what differs, what is ignored and what is stored. It never reads a file to save it and never writes one
 into the workspace, so `.gitattributes` cannot change any bytes. Drivers, filters and encodings, which git would use
 for comparing, are disabled by `info/attributes`, which has precedence over `.gitattributes`.
+
+The user's repository is found as git finds it, upwards from the workspace. Only its `info/exclude` is ever read. The
+`.gitignore` files apply from its top directory on, also to a workspace further down.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,9 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from orihon.chat.workspace_checkpoints.root import WorkspaceRoot
 from orihon.errors import Corrupt, NotWritten, OrihonError, StoreUnavailable
 
+RULES = ".gitignore"
+MAX_POINTER_BYTES = 10_000
 OLDEST = (2, 32)  # the first version that can ignore the user's settings
 TIMEOUT_SECONDS = 120  # for one command
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -72,6 +77,26 @@ class TreeChange(NamedTuple):
     new: Version
     status: str
     path: str
+
+
+class WorkspaceRoot(NamedTuple):
+    """The directory where ignore rules begin, and the path from there to the workspace: empty, or ending in `/`."""
+
+    top: Path
+    prefix: str = ""
+    exclude: Path | None = None  # the repository's own list of rules
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a digest of the prefix and of the state of all rule files outside the workspace."""
+        names = self.prefix.split("/")[:-1]
+        rules = [self.top.joinpath(*names[:depth], RULES) for depth in range(len(names))]
+        digest = hashlib.sha256(os.fsencode(self.prefix))
+        for path in [*rules, *([self.exclude] if self.exclude else [])]:
+            with suppress(OSError):
+                status = path.stat()
+                digest.update(f"\0{path.name} {status.st_ino} {status.st_size} {status.st_mtime_ns}".encode())
+        return digest.hexdigest()[:16]
 
 
 class Git:
@@ -197,3 +222,40 @@ def parse_tree_changes(output: bytes) -> list[TreeChange]:
 def split_names(output: bytes) -> list[str]:
     """Parse a list of names that git printed with `-z`."""
     return [os.fsdecode(name) for name in output.split(b"\0") if name]
+
+
+# where ignore rules begin
+
+
+def find_root(workspace: Path) -> WorkspaceRoot:
+    """Return the root of a workspace: the nearest repository around it, or the workspace itself."""
+    for top in (workspace, *workspace.parents):
+        directory = _find_git_directory(top / ".git")
+        if directory is not None:
+            prefix = "" if top == workspace else f"{workspace.relative_to(top)}/"
+            common = _read_pointer(directory / "commondir")  # a worktree shares the repository of another directory
+            exclude = directory / common / "info" / "exclude"
+            return WorkspaceRoot(top, prefix, exclude if exclude.is_file() else None)
+    return WorkspaceRoot(workspace)
+
+
+def _find_git_directory(path: Path) -> Path | None:
+    """Return the git directory at `.git`, or the one that a worktree's or submodule's `.git` file names."""
+    try:
+        if path.is_dir():
+            return path if (path / "HEAD").exists() else None
+    except OSError:
+        return None
+    text = _read_pointer(path)
+    return path.parent / text.removeprefix("gitdir:").strip() if text.startswith("gitdir:") else None
+
+
+def _read_pointer(path: Path) -> str:
+    """Return the path that a file of git's holds; empty if there is no such regular file."""
+    try:
+        if path.is_file():  # opening a FIFO would block
+            with path.open("rb") as file:
+                return os.fsdecode(file.read(MAX_POINTER_BYTES).strip(b"\r\n"))
+    except OSError:
+        pass
+    return ""
