@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon.chat import conversation, registry
-from orihon.chat.history_entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, UserTurn
+from orihon.chat.conversation import CANCELLED, EMPTY_PROMPT, HistoryEntry, UserTurn
 from orihon.errors import LeaseHeld, NotFound, StoreError, TangentError, UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying

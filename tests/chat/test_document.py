@@ -6,7 +6,7 @@ import pytest
 
 import orihon
 from orihon.chat import document, registry
-from orihon.chat.history_entries import CANCELLED
+from orihon.chat.conversation import CANCELLED
 from orihon.errors import UsageError
 from orihon.settings.schema import Settings
 from support.replies import TOOLS, calling, saying

@@ -9,8 +9,8 @@ import pytest
 import orihon
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import conversation, document, registry
+from orihon.chat.conversation import HistoryEntry
 from orihon.chat.files import ConversationFiles, group_by_origin
-from orihon.chat.history_entries import HistoryEntry
 from orihon.context.sticky import BEGIN, END
 from orihon.settings.schema import McpServer, Settings
 from support.replies import TOOLS, calling, saying

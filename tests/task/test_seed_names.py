@@ -22,8 +22,8 @@ from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import document, registry
 from orihon.chat.checkpoints import ENABLED, open_checkpoints
 from orihon.chat.file_tracker import FileLineTracker
-from orihon.chat.model_info import find_context_length
 from orihon.chat.sticky_files import StickyFiles
+from orihon.chat.terminal.meter import find_context_length
 from orihon.codec import now
 from orihon.context.importance import importance
 from orihon.ingest import Sanitiser

@@ -6,13 +6,16 @@
 
 A conversation is paused between sessions. A message that was typed and not sent yet is stored, so a crash does not lose
 it. This module is the only one of the package that uses the task's log, view and events directly.
+
+The history is read as pairs of a user turn and a reply. A user turn is a prompt, the results of the previous reply's
+tool calls, or both.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid as uuids
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
@@ -21,7 +24,6 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from orihon.chat.history_entries import CANCELLED, EMPTY_PROMPT, HistoryEntry, UserTurn, format_message, pair_messages
 from orihon.codec import now
 from orihon.coerce import decode_json
 from orihon.context.events import sound
@@ -41,8 +43,70 @@ ABOUT = "conversation"  # the first note: name, directory and options
 NEXT, TURN, STEPS, HAS_HIDDEN = "next_message", "turn", "steps", "oldest_left"
 ERROR = "error"  # the event type of errors in the transcript
 STOPPED = "[cancelled by the user]"
+CANCELLED = "Tool use was cancelled by the user"
+EMPTY_PROMPT = "Empty prompt"
+USAGE_FIELDS = tuple(name for name in Usage.__struct_fields__ if name != "unknown")
 
 Notify = Callable[[str], None]
+
+
+class UserTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """The user side of an entry: prompts and tool results."""
+
+    prompts: tuple[Message, ...] = ()
+    results: tuple[Message, ...] = ()
+
+    @property
+    def prompt(self) -> str:
+        """The text of all prompts."""
+        return "\n\n".join(message.text for message in self.prompts)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the user cancelled a tool call."""
+        return any(message.is_error and message.text == CANCELLED for message in self.results)
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A user turn and the reply to it."""
+
+    user: UserTurn
+    assistant: Message
+
+    @property
+    def request_metadata(self) -> dict[str, Any] | None:
+        """The model and the usage of the reply's request."""
+        usage = self.assistant.usage
+        if usage is None:
+            return None
+        counts = {name: getattr(usage, name) for name in USAGE_FIELDS}
+        return {"message_id": f"m{self.assistant.seq}", "model_id": self.assistant.model, **counts}
+
+
+def pair_messages(messages: Iterable[Message]) -> Iterator[HistoryEntry | UserTurn]:
+    """Group messages into entries. A user turn without a reply comes last."""
+    prompts: list[Message] = []
+    results: list[Message] = []
+    for message in messages:
+        if message.role == "user":
+            prompts.append(message)
+        elif message.role == "tool":
+            results.append(message)
+        elif message.role == "assistant":
+            yield HistoryEntry(user=UserTurn(prompts=tuple(prompts), results=tuple(results)), assistant=message)
+            prompts, results = [], []
+    if prompts or results:
+        yield UserTurn(prompts=tuple(prompts), results=tuple(results))
+
+
+def format_message(message: Message) -> str:
+    """Return the transcript entry of a message; empty for system messages and tool results."""
+    if message.role == "user":
+        return "\n".join(f"> {line}" for line in message.text.splitlines() or [""])
+    if message.role != "assistant":
+        return ""
+    names = ", ".join(call.name for call in message.tool_calls)
+    return "\n".join(part for part in (message.text, f"[Tool uses: {names}]" if names else "") if part)
 
 
 class Conversation:

@@ -1,31 +1,37 @@
 """A conversation as one JSON document, which can be loaded as a new conversation.
 
 It has the fields of the specification's conversation state except `tool_manager` and `agents`, which are rebuilt at run
-time. `model`, which older documents have instead of `model_info`, is read and not written. Unknown fields are kept.
-The document contains pictures; it does not contain hidden messages.
+time. `model`, which older documents have instead of `model_info`, is read and not written. Unknown fields are kept, and
+any field that can be empty may be missing. The document contains pictures; it does not contain hidden messages. An
+entry of its history is a pair of a user turn and a reply:
+
+    {"user": {"content": {"Prompt": {"prompt": "…"}}, "timestamp": "…"},
+     "assistant": {"ToolUse": {"message_id": "m2", "content": "…", "tool_uses": [{"id", "name", "args", …}]}},
+     "request_metadata": {…}}
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 
 from orihon import codec
 from orihon.chat import file_tracker, registry
-from orihon.chat.conversation import NEXT, STEPS, TURN, Conversation, Notify
-from orihon.chat.history_entries import (
-    DocumentEntry,
-    DocumentTurn,
-    Json,
+from orihon.chat.conversation import (
+    NEXT,
+    STEPS,
+    TURN,
+    USAGE_FIELDS,
+    Conversation,
+    HistoryEntry,
+    Notify,
     UserTurn,
-    export_entry,
-    export_turn,
     format_message,
 )
 from orihon.coerce import decode_json
@@ -33,8 +39,12 @@ from orihon.context.ranges import upto
 from orihon.context.view import State
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
-from orihon.records import Message
+from orihon.records import Call, Message, Part, Usage
 from orihon.stores.files import open_file
+from orihon.task.messages import message_of
+
+Json = dict[str, Any]
+_OneKey = msgspec.Meta(min_length=1, max_length=1)
 
 FORMAT, VERSION = "orihon-conversation", 1
 UNKNOWN = "document"  # the note with fields that this version does not know
@@ -45,6 +55,9 @@ _NOT_READ = (
     *("format", "name", "agents", "tool_manager", "tools", "conversation_id", "context_message_length"),
     "checkpoint_manager",
 )
+
+
+# writing
 
 
 def write(conversation: Conversation, path: Path, parts: Json | None = None) -> int:
@@ -78,13 +91,13 @@ def _write(conversation: Conversation, file: BinaryIO, parts: Json) -> int:
         if isinstance(entry, UserTurn):
             waiting = entry
             continue
-        file.write((b",\n" if count else b"\n") + msgspec.json.encode(export_entry(entry)))
+        file.write((b",\n" if count else b"\n") + msgspec.json.encode(_export_entry(entry)))
         count += 1
         covered += entry.assistant.seq <= last_covered
     fields = {
         "conversation_id": conversation.conversation_id,
         "name": conversation.name,
-        "next_message": _export_next(conversation.next_message) or (export_turn(waiting) if waiting else None),
+        "next_message": _export_next(conversation.next_message) or (_export_turn(waiting) if waiting else None),
         "valid_history_range": (covered, count),
         "transcript": conversation.transcript,
         "latest_summary": _export_summary(conversation, state),
@@ -123,7 +136,7 @@ def _export_tangents(conversation: Conversation) -> Json | None:
         ranges = upto(tangent.state.ranges, tangent.after)
         waiting = tangent.state.notes.get(NEXT)
         value = {
-            "main_history": [export_entry(entry) for entry in conversation.pairs(ranges, with_blobs=True)],
+            "main_history": [_export_entry(entry) for entry in conversation.pairs(ranges, with_blobs=True)],
             "main_next_message": _export_next(waiting["text"] if waiting else None),
             "main_transcript": [text for _, text in conversation.read_transcript(ranges=ranges)],
             "main_latest_summary": _export_summary(conversation, tangent.state),
@@ -132,8 +145,127 @@ def _export_tangents(conversation: Conversation) -> Json | None:
     return value
 
 
+def _export_entry(entry: HistoryEntry) -> Json:
+    """Return the document form of an entry."""
+    message = entry.assistant
+    reply: Json = {"message_id": f"m{message.seq}", "content": message.text}
+    if message.tool_calls:
+        reply["tool_uses"] = [_export_call(call) for call in message.tool_calls]
+    value = {"user": _export_turn(entry.user), "assistant": {"ToolUse" if message.tool_calls else "Response": reply}}
+    return value | ({"request_metadata": entry.request_metadata} if entry.request_metadata else {})
+
+
+def _export_turn(turn: UserTurn) -> Json:
+    """Return the document form of a user turn."""
+    results = [_export_result(message) for message in turn.results]
+    newest = (*turn.results, *turn.prompts)[-1:]
+    context = ""
+    content: Json = {"Prompt": {"prompt": turn.prompt}}
+    if turn.is_cancelled:
+        content = {"CancelledToolUses": {"prompt": turn.prompt or None, "tool_use_results": results}}
+    elif results:
+        context, content = turn.prompt, {"ToolUseResults": {"tool_use_results": results}}
+    value = {"additional_context": context, "timestamp": newest[0].timestamp if newest else None, "content": content}
+    pictures = [
+        {"type": "image", "media_type": part.media_type, "data": part.data, "url": part.url}
+        for message in turn.prompts
+        for part in (message.content if isinstance(message.content, list) else ())
+        if part.type == "image"
+    ]
+    return value | ({"images": pictures} if pictures else {})
+
+
+def _export_call(call: Call) -> Json:
+    try:
+        args = decode_json(call.arguments or "{}")
+    except ValueError:
+        args = call.arguments
+    return {"id": call.id, "name": call.name, "orig_name": call.name, "args": args, "orig_args": args}
+
+
+def _export_result(message: Message) -> Json:
+    texts = [message.content] if isinstance(message.content, str) else [part.text for part in message.content]
+    return {
+        "tool_use_id": message.tool_call_id,
+        "content": [{"Text": text} for text in texts if text is not None],
+        "status": "Error" if message.is_error else "Success",
+    }
+
+
+# reading
+
+
+class _ToolUse(msgspec.Struct):
+    id: str | None = None
+    name: str | None = None
+    orig_name: str | None = None
+    args: Any = None
+
+
+class _Reply(msgspec.Struct):
+    content: str | None = None
+    tool_uses: list[_ToolUse] | None = None
+
+
+class _ToolResult(msgspec.Struct):
+    tool_use_id: str | None = None
+    content: Any = None
+    status: str | None = None
+
+
+class _TurnContent(msgspec.Struct):
+    prompt: str | None = None
+    tool_use_results: list[_ToolResult] | None = None
+
+
+class _Picture(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["image"]
+    media_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+
+
+class _Turn(msgspec.Struct):
+    """A user turn in a document."""
+
+    content: Annotated[dict[Literal["Prompt", "ToolUseResults", "CancelledToolUses"], _TurnContent], _OneKey]
+    additional_context: str | None = None
+    images: list[_Picture] | None = None
+
+    def messages(self) -> Iterator[Message]:
+        """Make the messages to append: the tool results, then the prompt."""
+        (content,) = self.content.values()
+        for result in content.tool_use_results or ():
+            yield _import_result(result)
+        prompt = "\n\n".join(text for text in (content.prompt, self.additional_context) if text)
+        pictures = [Part(**msgspec.structs.asdict(picture)) for picture in self.images or ()]
+        if pictures:
+            yield message_of("user", [Part(type="text", text=prompt), *pictures] if prompt else pictures)
+        elif prompt:
+            yield message_of("user", prompt)
+
+
+class _Entry(msgspec.Struct):
+    """An entry in a document."""
+
+    user: _Turn
+    assistant: Annotated[dict[Literal["Response", "ToolUse"], _Reply], _OneKey]
+    request_metadata: Json | None = None
+
+    def messages(self) -> Iterator[Message]:
+        """Make the messages to append: the user turn, then the reply."""
+        yield from self.user.messages()
+        (reply,) = self.assistant.values()
+        metadata = self.request_metadata or {}
+        calls = [_import_call(use) for use in reply.tool_uses or ()]
+        counts = {name: metadata[name] for name in USAGE_FIELDS if name in metadata}
+        is_valid = counts and all(isinstance(count, int) and count >= 0 for count in counts.values())
+        usage = Usage(**counts) if is_valid else None
+        yield message_of("assistant", reply.content or "", tool_calls=calls, usage=usage)
+
+
 class _Tangent(msgspec.Struct):
-    main_history: list[DocumentEntry]
+    main_history: list[_Entry]
     tangent_state: _Tangent | None = None
 
 
@@ -146,9 +278,9 @@ class _ContextManager(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    history: list[DocumentEntry]
+    history: list[_Entry]
     version: int = VERSION
-    next_message: DocumentTurn | None = None
+    next_message: _Turn | None = None
     valid_history_range: tuple[int, int] | None = None
     transcript: list[str] | None = None
     latest_summary: tuple[str, Any] | None = None
@@ -215,7 +347,7 @@ def _fill(conversation: Conversation, document: _Document) -> None:
     while tangent is not None:
         tangents.insert(0, tangent)
         tangent = tangent.tangent_state
-    previous: list[DocumentEntry] = []
+    previous: list[_Entry] = []
     for tangent in tangents:
         loader.replace_history(previous, tangent.main_history)
         previous = tangent.main_history
@@ -254,7 +386,7 @@ class _Loader:
         self._index = 0
         self._tools: dict[str, str] = {}  # the names of the last tool calls, by id
 
-    def replace_history(self, old: list[DocumentEntry], new: list[DocumentEntry]) -> None:
+    def replace_history(self, old: list[_Entry], new: list[_Entry]) -> None:
         """Rewind to the last entry that both histories share, and append the rest of the new one."""
         shared = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
         if shared < len(old):
@@ -291,3 +423,18 @@ class _Loader:
         for message in messages:
             self.conversation.add_error(message)
         self._index += len(messages)
+
+
+def _import_call(use: _ToolUse) -> Call:
+    args = use.args if isinstance(use.args, str) else msgspec.json.encode({} if use.args is None else use.args).decode()
+    return Call(id=use.id or "", name=use.orig_name or use.name or "", arguments=args)
+
+
+def _import_result(result: _ToolResult) -> Message:
+    blocks = result.content if isinstance(result.content, list) else [result.content or ""]
+    texts = []
+    for block in blocks:
+        kind, value = next(iter(block.items()), ("Text", "")) if isinstance(block, dict) else ("Text", block)
+        texts.append(str(value) if kind == "Text" else msgspec.json.encode(value).decode())
+    failed = (result.status or "").lower() == "error"
+    return message_of("tool", "\n".join(texts), tool_call_id=result.tool_use_id or "", is_error=failed)

@@ -22,8 +22,7 @@ from orihon.chat import registry
 from orihon.chat.conversation import Conversation
 from orihon.chat.files import ConversationFiles
 from orihon.chat.i18n import Texts
-from orihon.chat.model_info import find_context_length
-from orihon.chat.terminal.meter import Meter
+from orihon.chat.terminal.meter import Meter, find_context_length
 from orihon.chat.terminal.ui import ChatUI
 from orihon.engine import Engine
 from orihon.errors import OrihonError, StoreError, UsageError
