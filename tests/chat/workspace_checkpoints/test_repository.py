@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from orihon.chat.workspace_checkpoints import FileChange, WorkspaceCheckpoints
+from orihon.chat.workspace_checkpoints import (
+    MAX_FILE_BYTES,
+    FileChange,
+    Restore,
+    WorkspaceCheckpoints,
+    check_workspace,
+    lock_repository,
+)
 from orihon.chat.workspace_checkpoints.git import OLDEST
-from orihon.chat.workspace_checkpoints.repository import MAX_FILE_BYTES, Restore, check_workspace, lock_repository
 from orihon.chat.workspace_checkpoints.worktree import hash_blob
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from support.faults import Child, in_child
@@ -823,7 +829,7 @@ def test_a_lock_that_is_never_released(here, monkeypatch):
     """Waiting for the lock ends with a retryable error."""
     here.checkpoints.take()
     with lock_repository(here.checkpoints.repository):
-        monkeypatch.setattr("orihon.chat.workspace_checkpoints.repository.LOCK_SECONDS", 0.1)
+        monkeypatch.setattr("orihon.chat.workspace_checkpoints.LOCK_SECONDS", 0.1)
         with pytest.raises(Conflict, match="Another process has been using the checkpoints") as refused:
             here.checkpoints.take()
         assert refused.value.retryable
