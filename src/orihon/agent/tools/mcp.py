@@ -41,28 +41,15 @@ STDERR_BYTES, STDERR_LINES = 1000, 3
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=8.0, jitter=0)
 
 
-class ToolInfo(NamedTuple):
-    """A tool as its server describes it."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    read_only: bool
-    repeatable: bool
-
-
 class McpTool(NamedTuple):
-    """A tool of a server, with the name that the model knows."""
+    """A tool of a server. `name` is the name that the model knows, `own_name` that of the server."""
 
     name: str
     server: str
-    info: ToolInfo
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The description for the model."""
-        function = {"name": self.name, "description": self.info.description, "parameters": self.info.parameters}
-        return {"type": "function", "function": function}
+    own_name: str
+    schema: dict[str, Any]  # for the model
+    read_only: bool
+    repeatable: bool
 
 
 class McpServers:
@@ -99,7 +86,7 @@ class McpServers:
 
     def call(self, tool: McpTool, arguments: dict[str, Any]) -> Any:
         """Return the result of a tool. Raise ToolError if the tool or its server failed."""
-        return self._open()[tool.server].call(tool.info, arguments)
+        return self._open()[tool.server].call(tool, arguments)
 
     def close(self) -> None:
         """End the sessions, and the servers that were started."""
@@ -126,13 +113,13 @@ class McpServers:
         tools: dict[str, McpTool] = {}
         for server, connection in connections.items():
             try:
-                infos = connection.list_tools()
+                listed = connection.list_tools()
             except ToolError as error:
                 log.warning("%s Its tools are left out.", error)
                 continue
-            for info in infos:
-                name = make_unique_name(f"{server}_{info.name}", tools.keys() | self._reserved)
-                tools[name] = McpTool(name, server, info)
+            for tool in listed:
+                name = make_unique_name(f"{server}_{tool.name}", tools.keys() | self._reserved)
+                tools[name] = _make_tool(name, server, tool)
         self._tools = tools
         return tools
 
@@ -160,7 +147,7 @@ class McpConnection:
     def __init__(self, server: McpServer, portal: BlockingPortal) -> None:
         self.server, self._portal = server, portal
         self._session: McpSession | None = None
-        self._tools: list[ToolInfo] | None = None
+        self._tools: list[Any] | None = None
         self._failures = 0
         self._lock = Lock()
 
@@ -178,8 +165,8 @@ class McpConnection:
                 self._session, self._tools = McpSession(self.server, self._portal, pause), None
             return self._session
 
-    def list_tools(self) -> list[ToolInfo]:
-        """Return the list, which is read again after a restart or an announced change."""
+    def list_tools(self) -> list[Any]:
+        """Return the list as the SDK gives it. It is read again after a restart or an announced change."""
         session = self._open()
         if self._tools is None or session.tools_changed:
             session.tools_changed = False
@@ -190,12 +177,13 @@ class McpConnection:
                 raise self._make_error("did not list its tools", error, session) from error
         return self._tools
 
-    def call(self, tool: ToolInfo, arguments: dict[str, Any]) -> Any:
+    def call(self, tool: McpTool, arguments: dict[str, Any]) -> Any:
         """Return the result of a tool."""
+        name = tool.own_name
         for is_first in (True, False):
             session = self._open()
             try:
-                return parse_result(session.call(tool.name, arguments), tool.name)
+                return parse_result(session.call(name, arguments), name)
             except SessionLost as lost:
                 session.close()
                 if is_first and (tool.repeatable or not lost.sent):
@@ -203,14 +191,14 @@ class McpConnection:
                 self._failures += 1
                 unknown = "" if tool.repeatable else " How far it got is not known."
                 raise ToolError(
-                    f"{self._name} ended while it ran {tool.name}; the next call starts it again.{unknown}"
+                    f"{self._name} ended while it ran {name}; the next call starts it again.{unknown}"
                     f"{session.render_stderr()}"
                 ) from lost
             except TimeoutError as error:
                 seconds = self.server.timeout_seconds
-                raise ToolError(f"{self._name} did not answer {tool.name} within {seconds:g} s.") from error
+                raise ToolError(f"{self._name} did not answer {name} within {seconds:g} s.") from error
             except Exception as error:
-                raise self._make_error(f"failed with {tool.name}", error, session) from error
+                raise self._make_error(f"failed with {name}", error, session) from error
         raise AssertionError
 
     def close(self) -> None:
@@ -269,13 +257,13 @@ class McpSession:
         if not self._ready.done():
             raise self._error or (ConnectionError("it ended at once") if self._ended.done() else TimeoutError())
 
-    def list_tools(self) -> list[ToolInfo]:
+    def list_tools(self) -> list[Any]:
         """Return all pages of the list."""
-        tools: list[ToolInfo] = []
+        tools: list[Any] = []
         cursor = None
         for _ in range(MAX_PAGES):
             page = self._run(partial(self._ready.result().list_tools, cursor=cursor))
-            tools += map(_make_info, page.tools)
+            tools += page.tools
             cursor = page.next_cursor
             if cursor is None:
                 break
@@ -411,11 +399,12 @@ class McpSession:
             self._stderr = (self._stderr + os.read(reading, 65_536))[-STDERR_BYTES:]
 
 
-def _make_info(tool: Any) -> ToolInfo:
-    hints = tool.annotations
+def _make_tool(name: str, server: str, tool: Any) -> McpTool:
+    hints, description = tool.annotations, tool.description or tool.title or ""
+    function = {"name": name, "description": description, "parameters": dict(tool.input_schema)}
     read_only = bool(hints and hints.read_only_hint)
     repeatable = read_only or bool(hints and hints.idempotent_hint)
-    return ToolInfo(tool.name, tool.description or tool.title or "", dict(tool.input_schema), read_only, repeatable)
+    return McpTool(name, server, tool.name, {"type": "function", "function": function}, read_only, repeatable)
 
 
 def parse_result(result: Any, name: str) -> Any:

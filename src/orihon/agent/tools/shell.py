@@ -74,19 +74,14 @@ class Output:
         """Add a chunk."""
         room = HEAD_BYTES - len(self.head)
         self.head += data[:room]
-        self.tail += data[room:] if room < len(data) else b""
-        if len(self.tail) > TAIL_BYTES + CHUNK:
-            self._drop(len(self.tail) - TAIL_BYTES)
-
-    def _drop(self, count: int) -> None:
-        self.dropped += count
-        self.dropped_lines += self.tail.count(b"\n", 0, count)
-        del self.tail[:count]
+        self.tail += data[room:]
+        excess = max(0, len(self.tail) - TAIL_BYTES)
+        self.dropped += excess
+        self.dropped_lines += self.tail.count(b"\n", 0, excess)
+        del self.tail[:excess]
 
     def text(self) -> str:
         """Return the kept output, with a line that counts the rest."""
-        if len(self.tail) > TAIL_BYTES:
-            self._drop(len(self.tail) - TAIL_BYTES)
         if not self.dropped:
             return clean_output(bytes(self.head + self.tail))
         head, tail = _trim_words(bytes(self.head), bytes(self.tail))
@@ -146,20 +141,15 @@ class Shell:
         self._used = True
         number = f"{next(self._numbers)}."
         reading, writing = os.pipe()
-        output = Output()
-        process = None
+        output, process, in_time = Output(), None, False
         try:
             process = self._start(args.command, number, writing)
             in_time = _follow(process, reading, output, time.monotonic() + seconds, on_output)
-        except BaseException as error:
-            # Ctrl-C may come before the number of the process is known; the marker is enough.
-            if not isinstance(error, ToolError):
+        finally:
+            if not in_time:  # or Ctrl-C was pressed, perhaps before the process is known; the marker is enough
                 self._end(number, process)
-            os.close(reading)
-            raise
+                os.close(reading)
         if not in_time:
-            self._end(number, process)
-            os.close(reading)
             last = shown(output.text().strip())[-ERROR_CHARS:]
             said = f" The end of its output:\n{last}" if last else " It wrote no output."
             raise ToolError(f"The command ran longer than {seconds:g} s and was ended with all it started.{said}")

@@ -104,7 +104,7 @@ class Toolbox:
         if self.servers is None or tool is None:
             names = ", ".join(name for names in self.origins().values() for name in names)
             raise ToolError(f"There is no tool {call.name!a}; there are {names}.")
-        if not tool.info.read_only:
+        if not tool.read_only:
             self.approval.check("run", call.name, f"Call {call.name}?\n{call.text}")
         with self._announce(call.name):
             return self.servers.call(tool, call.arguments)
