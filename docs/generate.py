@@ -188,8 +188,7 @@ def modules_page() -> str:
     """Return `modules.md`: each package and module with the first line of its docstring."""
     packages: dict[Path, list[Path]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        if "sample" not in path.parts:  # the files of the demo
-            packages.setdefault(path.parent, []).append(path)
+        packages.setdefault(path.parent, []).append(path)
     return "\n".join([MODULES_INTRODUCTION, *(line for item in packages.items() for line in _package(*item))]) + "\n"
 
 

@@ -52,18 +52,19 @@ COMMANDS = {
     "unpause": "let paused tasks continue",
     "worker": "run the tasks of the queue, one process each",
 }
-# the commands that share the module of another
-SHARED_MODULES = {
-    "enqueue": "worker",
-    "import": "export",
-    "keep": "clean",
-    "restore": "backup",
-    "resume": "run",
-    "similar": "search",
-    "stats": "ls",
-    "stop": "pause",
-    "unkeep": "clean",
-    "unpause": "pause",
+# commands that are not in a module of their own name
+MODULES = {
+    "demo": "orihon.demo.play",  # `examples/demo` in the source
+    "enqueue": "orihon.cli.worker",
+    "import": "orihon.cli.export",
+    "keep": "orihon.cli.clean",
+    "restore": "orihon.cli.backup",
+    "resume": "orihon.cli.run",
+    "similar": "orihon.cli.search",
+    "stats": "orihon.cli.ls",
+    "stop": "orihon.cli.pause",
+    "unkeep": "orihon.cli.clean",
+    "unpause": "orihon.cli.pause",
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 
@@ -77,7 +78,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"orihon.cli.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(MODULES.get(cmd_name, f"orihon.cli.{cmd_name}"))
         command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
