@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from orihon.context.events import problem as event_problem
-from orihon.ops.blobs import iter_blobs
+from orihon.ops.blobs import list_blobs
 from orihon.records import Event, Record
 
 MAX_FINDINGS = 100  # about one list
@@ -72,7 +72,7 @@ def check_record(record: Record, where: str, has_blob: Callable[[str], bool]) ->
     """Check that a record can be used, and that its blobs exist."""
     if isinstance(record, Event) and (reason := event_problem(record)):
         yield problem(where, f"It cannot be used: {reason}. Readers and exports skip it; it stays in the store.")
-    for blob in iter_blobs(record):
+    for blob in list_blobs(record):
         if not has_blob(blob.sha256):
             lost = f"{blob.size_bytes:,} bytes are lost. The text in the line is still there."
             yield problem(where, f"It names blob {blob.sha256}, which does not exist: {lost}")
