@@ -377,7 +377,7 @@ def newer_format(task):
 LOSSES = [
     (broken_line, "Line 5: The line cannot be read", "before and after it are still read"),
     (changed_byte, "Line 5: the line is not what it was", "do not trust it"),
-    (repeated_line, "Line 2: the line repeats number 1", "stays in the file"),
+    (repeated_line, "Line 2: the line repeats number 1", "The line is kept"),
     (endless_line, "17,825,792 bytes, more than 16,777,216", "before and after it are still read"),
     (no_blob, "500,000 bytes are lost", "The text in the line is still there"),
     (changed_blob, "does not match its hash", "still there"),
@@ -558,7 +558,7 @@ def test_a_store_that_never_rests_is_read_where_it_stands(tmp_path, holder, monk
     child.wait()
     before = [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")]
     moments = itertools.count()
-    monkeypatch.setattr("orihon.ops.doctor.readonly._stamp", lambda _: (0, 1, next(moments)))
+    monkeypatch.setattr("orihon.ops.doctor.sqlite_file._stamp", lambda _: (0, 1, next(moments)))
     (finding,) = said(url)
     assert uuid in finding.where
     assert "died without releasing the lease" in finding.sentence
@@ -620,7 +620,7 @@ def database(tmp_path):
 
 SQL = [
     ("UPDATE messages SET line = '{' WHERE seq = 5", "The line cannot be read"),
-    ("UPDATE messages SET seq = 999 WHERE seq = 5", "Its line says number 5"),
+    ("UPDATE messages SET seq = 999 WHERE seq = 5", "The columns seq differ"),
     ("UPDATE messages SET role = 'tool' WHERE seq = 5", "The columns role differ"),
     ("UPDATE blobs SET data = x'00' WHERE length(data) > 99", "sha256 differs"),
     ("DELETE FROM blobs", "500,000 bytes are lost"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from orihon.errors import StoreError, UsageError
 
@@ -22,6 +23,12 @@ class ProgressCounter(Struct):
     tasks: int = 0
     records: int = 0
     size_bytes: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the operation began."""
+        return time.monotonic() - self.started
 
     def add(self, *, tasks: int = 0, records: int = 0, size_bytes: int = 0) -> None:
         """Increase the counts and report them."""

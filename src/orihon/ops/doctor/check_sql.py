@@ -7,29 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from orihon import codec
-from orihon.errors import Corrupt, LeaseHeld, OrihonError
+from orihon.errors import LeaseHeld, OrihonError
 from orihon.ops.doctor.finding import (
     Finding,
+    Line,
+    check_lines,
     check_mode,
-    check_record,
     limit_findings,
     note,
     problem,
     repair_and_recheck,
+    report_figures,
 )
-from orihon.ops.doctor.readonly import peek, signature
-from orihon.ops.doctor.tasks_db import EARLIER, LOG_ENDINGS, check_sqlite_version, check_table
+from orihon.ops.doctor.sqlite_file import EARLIER, LOG_ENDINGS, check_sqlite_file, peek, signature
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Message, Record
 from orihon.stores.base import LISTS
@@ -58,10 +56,9 @@ Query = Callable[..., Iterator[tuple[Any, ...]]]  # from a statement with `?` an
 
 def examine_sqlite(path: Path, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
     """Examine a SQLite file. With `fix`, correct modes and release the leases of dead processes."""
-    started = time.monotonic()
     findings = list(_check_file(path))
-    if fix and any(finding.fixable for finding in findings):
-        findings = list(repair_and_recheck(findings, lambda: _repair_file(path), lambda: _check_file(path)))
+    if fix:
+        findings = repair_and_recheck(findings, lambda: _repair_file(path), lambda: _check_file(path))
     yield from findings
     if not any(finding.level == "problem" and not _is_harmless(finding) for finding in findings):
         before = signature(path)
@@ -77,7 +74,7 @@ def examine_sqlite(path: Path, progress: ProgressCounter, *, fix: bool) -> Itera
                 yield problem(path.name, f"It is not a sound SQLite file: {error}.")
             else:
                 yield note(path.name, "It was written while it was read, and was not read completely. Try again.")
-    yield Finding("ok", str(path), f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
+    yield report_figures(str(path), progress)
 
 
 def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
@@ -85,7 +82,6 @@ def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Itera
     from orihon.stores.sql.migrations import require_tables  # noqa: PLC0415 - only with psycopg
     from orihon.stores.sql.postgres_pool import Server  # noqa: PLC0415
 
-    started = time.monotonic()
     with closing(Server(url, retry_seconds=0)) as server:
         try:
             require_tables(server)
@@ -99,7 +95,7 @@ def examine_postgres(url: str, progress: ProgressCounter, *, fix: bool) -> Itera
         yield from repair_and_recheck(findings, lambda: _release_on_server(server), list) if fix else findings
         with closing(server.connect()) as connection:
             yield from _check_snapshot(connection, progress)
-        yield Finding("ok", server.safe_url, f"Examined {progress} in {time.monotonic() - started:.1f} seconds.")
+        yield report_figures(server.safe_url, progress)
 
 
 def _check_snapshot(connection: Connection, progress: ProgressCounter) -> Iterator[Finding]:
@@ -165,16 +161,15 @@ def _is_harmless(finding: Finding) -> bool:
 
 def _check_file(path: Path) -> Iterator[Finding]:
     for file in _list_files(path):
-        yield from check_mode(file.lstat(), file.name, PRIVATE_FILE)
+        yield from check_mode(file.lstat().st_mode, file.name, PRIVATE_FILE)
     is_sound = True
-    for finding in check_table(path, "integrity_check"):
-        is_sound = False
-        if finding.sentence.startswith(EARLIER):
+    for finding in check_sqlite_file(path, "integrity_check"):
+        if finding.level == "note" or finding.sentence.startswith(EARLIER):
             yield finding
         else:
             advice = "Keep a copy of the file, and save what can be read with `orihon copy`."
             yield problem(finding.where, f"{finding.sentence} {advice}")
-    yield from check_sqlite_version(path.name)
+        is_sound = is_sound and finding.level == "note"
     if is_sound:
         yield from (_report_dead(uuid, holder) for uuid, holder, _ in _dead_in_file(path))
 
@@ -198,6 +193,7 @@ def _repair_file(path: Path) -> None:
 
 def _check_contents(query: Query, progress: ProgressCounter, line: str) -> Iterator[Finding]:
     """Check rows, lists and blobs; `line` is the SQL expression for the bytes of a line."""
+    ((progress.total,),) = query("SELECT count(*) FROM tasks")
     for values in query(f"SELECT {rows.SELECTED} FROM tasks"):
         progress.add(tasks=1)
         try:
@@ -220,26 +216,14 @@ def _check_contents(query: Query, progress: ProgressCounter, line: str) -> Itera
 
 def _check_list(query: Query, kind: type[Record], progress: ProgressCounter, line: str) -> Iterator[Finding]:
     name, field = LISTS[kind]
-    table, column = TABLES[name]
-    repeated = REPEATED_COLUMNS if kind is Message else ()
-    selected = ", ".join(("uuid", column, line, *repeated))
-    for uuid, number, data, *values in query(f"SELECT {selected} FROM {table}"):
-        where = f"task {uuid}, {name} {number}"
-        progress.add(records=1, size_bytes=len(data))
-        try:
-            record = codec.decode_line(data, kind)
-        except Corrupt as error:
-            yield problem(where, f"{error.message} The record is lost; the others are still read.")
-            continue
-        if field and getattr(record, field) != number:
-            yield problem(where, f"Its line says number {getattr(record, field)}. It is left unchanged.")
-        elif wrong := [name for name, value in zip(repeated, values, strict=True) if getattr(record, name) != value]:
-            yield problem(where, f"The columns {' and '.join(wrong)} differ from the line, which is the truth.")
-        yield from check_record(record, where, partial(_has_blob, query, uuid))
-
-
-def _has_blob(query: Query, uuid: str, sha256: str) -> bool:
-    return any(query(HAS_BLOB, uuid, sha256))
+    table, number = TABLES[name]
+    repeated = ((number,) if field else ()) + (REPEATED_COLUMNS if kind is Message else ())
+    found = query(f"SELECT {', '.join(('uuid', number, line, *repeated))} FROM {table}")
+    lines = (
+        Line(uuid, f"task {uuid}, {name} {number}", "", data, dict(zip(repeated, values, strict=True)))
+        for uuid, number, data, *values in found
+    )
+    yield from check_lines(kind, lines, lambda uuid, sha256: any(query(HAS_BLOB, uuid, sha256)), progress)
 
 
 def _check_blobs(query: Query, progress: ProgressCounter) -> Iterator[Finding]:
