@@ -98,6 +98,10 @@ class AuthorizedStore:
         """Return the rows that the caller may see, newest first."""
         return visible_rows(self.store, query or Query(), self.principal.scope)
 
+    def count(self, query: Query) -> int:
+        """Return the number of tasks that the caller may see."""
+        return self.store.count(msgspec.structs.replace(query, user=self.principal.scope))[0]
+
     def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
         """Return the sums over the rows that the caller may see."""
         if self.principal.admin:
