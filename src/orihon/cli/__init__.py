@@ -52,19 +52,19 @@ COMMANDS = {
     "unpause": "let paused tasks continue",
     "worker": "run the tasks of the queue, one process each",
 }
-# commands that are not in a module of their own name
+# the module of each command that has no module of its own name
 MODULES = {
     "demo": "orihon.demo.play",  # `examples/demo` in the source
+    **dict.fromkeys(("audit", "config"), "orihon.cli.admin"),
+    **dict.fromkeys(("backup", "copy", "migrate", "restore"), "orihon.cli.transfer"),
+    **dict.fromkeys(("clean", "doctor", "keep", "monitor", "unkeep"), "orihon.cli.maintenance"),
+    **dict.fromkeys(("compact", "inherit"), "orihon.cli.show"),
     "enqueue": "orihon.cli.worker",
     "import": "orihon.cli.export",
-    "keep": "orihon.cli.clean",
-    "restore": "orihon.cli.backup",
     "resume": "orihon.cli.run",
     "similar": "orihon.cli.search",
     "stats": "orihon.cli.ls",
-    "stop": "orihon.cli.pause",
-    "unkeep": "orihon.cli.clean",
-    "unpause": "orihon.cli.pause",
+    **dict.fromkeys(("stop", "unpause"), "orihon.cli.pause"),
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 
@@ -93,13 +93,16 @@ class LazyGroup(click.Group):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Print the traceback of an error, and log messages.")
 @click.version_option(package_name="orihon", prog_name="orihon")
-def cli(*, debug: bool) -> None:
+@click.pass_context
+def cli(context: click.Context, *, debug: bool) -> None:
     """Keep the whole history of an LLM agent on disk and fold it so that it fits in the model's window."""
     if debug:
         show_log(logging.DEBUG)
+    if context.invoked_subcommand is None:
+        importlib.import_module("orihon.cli.ls").print_next_steps()
 
 
 def show_log(level: int) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import uuid as uuids
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import click
 import msgspec
@@ -17,8 +17,9 @@ from orihon.agent.loop import Step
 from orihon.agent.run_setup import RunSetup, resume_run
 from orihon.agent.targets import parse_target
 from orihon.agent.tools.approval import escape_question
-from orihon.cli._command import json_option, uuid_argument
-from orihon.cli._output import Progress, say, say_error, say_json, say_line
+from orihon.cli._command import complete_uuid, json_option, uuid_argument
+from orihon.cli._output import say, say_error, say_json, say_line
+from orihon.cli._progress import Progress
 from orihon.cli._run_options import build_job, run_options, select_job_fields
 from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
@@ -34,7 +35,13 @@ MAX_STEP_CHARS = 160
 @click.command()
 @click.argument("what", metavar="TEXT|FILE|URL", required=False)
 @run_options()
-@click.option("--resume", "uuid", metavar="UUID", help="Continue this paused task. A prefix of the id is enough.")
+@click.option(
+    "--resume",
+    "uuid",
+    metavar="UUID",
+    shell_complete=complete_uuid,
+    help="Continue this paused task. A prefix of the id is enough.",
+)
 @json_option("One object at the end, on standard output, instead of the answer.")
 @click.pass_context
 def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_json: bool, **options: Any) -> None:
@@ -166,18 +173,18 @@ def _hint(row: TaskRow) -> str:
     return "Nothing is lost: a new run with the same key inherits what this one learned."
 
 
-class RunDisplay(Progress):
+class RunDisplay:
     """Shows a run on standard error: one changing line on a terminal, plain lines in a pipe."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._line = Progress() if sys.stderr.isatty() else None
         self._turn, self._action = "", ""
         self._lock = threading.RLock()
 
     @property
     def callbacks(self) -> dict[str, Any]:
         """The callbacks of a RunSetup. Questions are asked only at a terminal."""
-        can_ask = self._is_terminal and sys.stdin is not None and sys.stdin.isatty()
+        can_ask = self._line is not None and sys.stdin is not None and sys.stdin.isatty()
         return {"on_step": self.show_step} | ({"ask": self.ask, "ask_user": self.ask_user} if can_ask else {})
 
     def show_step(self, step: Step) -> None:
@@ -191,15 +198,20 @@ class RunDisplay(Progress):
                 self._action = _shorten(step.text)
             elif step.is_error:
                 self._action = f"failed: {_shorten(step.text)}"
-            if self._is_terminal:
+            if self._line is not None:
                 if step.kind == "note" or step.is_error:
                     self.clear()
                     say_line(self._action, err=True)
-                self.show(" · ".join(filter(None, (self._turn, self._action))), at_once=True)
+                self._line.show_line(" · ".join(filter(None, (self._turn, self._action))))
             elif step.kind == "turn":
                 say_line(self._turn, err=True)
             elif step.kind in {"call", "note"} or step.is_error:
                 say_line(f"  {self._action}" if step.kind != "note" else self._action, err=True)
+
+    def clear(self) -> None:
+        """Remove the line before other output."""
+        if self._line is not None:
+            self._line.clear()
 
     def ask(self, question: str) -> bool:
         """Ask whether the model may do something."""
@@ -213,6 +225,12 @@ class RunDisplay(Progress):
         self.clear()
         say(question, err=True, nl=False)
         return sys.stdin.readline().strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
 
 def _format_turn(step: Step) -> str:

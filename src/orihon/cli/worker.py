@@ -18,7 +18,8 @@ from orihon.agent.sources import Source, open_source
 from orihon.agent.targets import parse_targets
 from orihon.agent.worker import ALREADY_TAKEN, Worker
 from orihon.cli import show_log
-from orihon.cli._command import emit, json_option
+from orihon.cli._command import json_option
+from orihon.cli._output import say_json, say_line
 from orihon.cli._run_options import build_job, run_options
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
@@ -163,4 +164,7 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
                 finally:
                     source.close()
             uuid = queue.enqueue(engine, target.key, job, user=user, priority=priority)
-            emit({"uuid": uuid, "task_key": str(target.key)}, uuid, as_json=as_json)
+            if as_json:
+                say_json({"uuid": uuid, "task_key": str(target.key)})
+            else:
+                say_line(uuid)

@@ -12,7 +12,6 @@ finished. Tasks whose process died are recovered in the same way as by a worker.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,7 +21,7 @@ import msgspec
 from orihon.codec import format_time
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.progress import OnProgress, ProgressCounter
+from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence
 from orihon.ops.search import purge
 from orihon.ops.stats import count_by_status
 from orihon.records import Status, TaskRow
@@ -37,7 +36,6 @@ Action = Literal["deleted", "reduced", "compressed"]
 
 INHERITABLE: tuple[Status, ...] = ("completed", "stopped")
 ARCHIVE_GAIN = 0.7  # share of a log that gzip saves, for the estimate of a dry run
-MAX_FAILURES = 1000  # that are reported
 
 
 class Step(NamedTuple):
@@ -120,7 +118,7 @@ def clean(
     """Clean the tasks that the caller may see. A task that cannot be cleaned does not stop the others."""
     if older_than is not None and older_than < 0:
         raise UsageError(f"A task cannot be older than {older_than} days.", hint="Give 0 or more days.")
-    began, now = time.monotonic(), now or datetime.now(UTC)
+    progress, now = ProgressCounter(on_progress), now or datetime.now(UTC)
     store, user = authorized.store, authorized.principal.scope
     rules = Rules.from_settings(settings, archives=store.archives, older_than=older_than, emergency=emergency)
     cleaned = Cleaned(
@@ -134,15 +132,16 @@ def clean(
     cleaned.interrupted = (
         _count_silent(authorized, settings, now) if dry_run else _recover(authorized, settings, on_recovered)
     )
-    progress = ProgressCounter(on_progress)
-    for action, query in rules.steps(now):
-        own = msgspec.structs.replace(query, user=user)
+    steps = [Step(action, msgspec.structs.replace(query, user=user)) for action, query in rules.steps(now)]
+    if on_progress is not None:
+        progress.total = sum(store.count(query)[0] for _, query in steps)
+    for action, query in steps:
         if dry_run:
-            count, size_bytes = store.count(own)
+            count, size_bytes = store.count(query)
             setattr(cleaned, action, getattr(cleaned, action) + count)
             cleaned.freed_bytes += size_bytes if action != "compressed" else round(size_bytes * ARCHIVE_GAIN)
         else:
-            for row in store.find(own):
+            for row in store.find(query):
                 _apply(authorized, row, action, cleaned)
                 progress.add(tasks=1)
     cleaned.kept, _ = store.count(msgspec.structs.replace(rules.due_but_kept(now), user=user))
@@ -153,7 +152,7 @@ def clean(
     figures = {"deleted": cleaned.deleted, "reduced": cleaned.reduced, "compressed": cleaned.compressed}
     authorized.record_access("clean", ["rows"], **figures, **({"dry_run": True} if dry_run else {}))
     cleaned.left = count_by_status(authorized.totals(Query(), "status"))
-    cleaned.seconds = time.monotonic() - began
+    cleaned.seconds = progress.seconds
     return cleaned
 
 
@@ -187,8 +186,7 @@ def _apply(authorized: AuthorizedStore, row: TaskRow, action: Action, cleaned: C
     except NotFound:
         pass  # another process deleted it first
     except StoreError as error:
-        if len(cleaned.failures) < MAX_FAILURES:
-            cleaned.failures.append(f"Task {row.uuid}: {error.message}")
+        add_sentence(cleaned.failures, f"Task {row.uuid}: {error.message}")
     else:
         setattr(cleaned, action, getattr(cleaned, action) + 1)
         cleaned.freed_bytes += max(0, before - after)

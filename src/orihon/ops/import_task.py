@@ -87,7 +87,7 @@ def import_file(
     if name == PORTABLE:
         imported = [_import_task_file(authorized, file, user, on_progress)]
     else:
-        progress = ProgressCounter(on_progress)
+        progress = ProgressCounter(on_progress, total=file.size, unit="size_bytes")
         owner = user or authorized.principal.user
         importer = _SessionImport(
             authorized.store, settings, file, format=name, user=owner, status=status, progress=progress
@@ -234,7 +234,8 @@ class _SessionImport:
                 replies += message.role == "assistant"
                 unanswered = unanswered if message.role == "tool" else {call.id: call for call in message.tool_calls}
                 unanswered.pop(message.tool_call_id or "", None)
-            self.progress.add(records=len(parsed.records))
+            read = self.file.position - self.progress.size_bytes
+            self.progress.add(records=len(parsed.records), size_bytes=read)
         if not imported.messages:
             sentence = f"There is no message in {self.file.path}, read as {self.format}."
             raise UsageError(sentence, hint="`--format` forces another format.")

@@ -5,18 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
 from orihon.ops.access import AuthorizedStore
 from orihon.records import Message, Record, Status, Summary, TaskRow
-from orihon.stores.base import Query, duration_seconds
+from orihon.stores.base import Query, Store, duration_seconds
 from orihon.stores.lookup import describe_query
 from orihon.task.lifecycle import ENDED
 from orihon.task.reader import Reader
 
 NEWEST = 10  # messages and summaries in an overview
 POLL_SECONDS = 0.5
+_COMPUTED = frozenset({"seconds", "interrupted"})  # of a listing; the others are columns
+_COLUMNS = {
+    "llm_calls": "llm_call_count",
+    "tool_calls": "tool_call_count",
+    "messages": "message_count",
+    "tokens": "total_tokens",
+    "error": "error_message",
+}
 
 
 class TaskListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +47,7 @@ class TaskListing(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool
     reason: str | None
     error: str | None
+    interrupted: bool  # it is running, but its process is gone
 
 
 class TaskPage(msgspec.Struct, frozen=True):
@@ -66,29 +76,15 @@ def list_tasks(authorized: AuthorizedStore, query: Query) -> TaskPage:
     limit = query.limit or 0
     rows = list(authorized.rows(msgspec.structs.replace(query, limit=limit + 1)))
     authorized.trail.record_query("tasks", ["rows"], query.user, query=describe_query(query))
-    return TaskPage([make_listing(row) for row in rows[:limit]], query.offset, len(rows) > limit)
+    return TaskPage([make_listing(authorized.store, row) for row in rows[:limit]], query.offset, len(rows) > limit)
 
 
-def make_listing(row: TaskRow) -> TaskListing:
+def make_listing(store: Store, row: TaskRow) -> TaskListing:
     """Return the listing of a row."""
-    return TaskListing(
-        uuid=row.uuid,
-        status=row.status,
-        task_key=row.task_key,
-        user=row.user,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-        seconds=_elapsed_seconds(row),
-        llm_calls=row.llm_call_count,
-        tool_calls=row.tool_call_count,
-        messages=row.message_count,
-        tokens=row.total_tokens,
-        size_bytes=row.size_bytes,
-        kept=row.kept,
-        reason=row.reason,
-        error=row.error_message,
-    )
+    names = [name for name in TaskListing.__struct_fields__ if name not in _COMPUTED]
+    own: dict[str, Any] = {name: getattr(row, _COLUMNS.get(name, name)) for name in names}
+    interrupted = row.status == "running" and store.is_abandoned(row)
+    return TaskListing(seconds=_elapsed_seconds(row), interrupted=interrupted, **own)
 
 
 def build_overview(reader: Reader) -> Overview:

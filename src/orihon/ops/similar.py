@@ -60,7 +60,7 @@ def find_similar(
         if row.uuid != reader.uuid:
             shared = set(_split(_row_text(row))) & bits.keys()
             mask = sum(bits[term] for term in shared)
-            candidates.append(_Candidate(make_listing(row), mask, _bonus(row, reader.row)))
+            candidates.append(_Candidate(make_listing(authorized.store, row), mask, _bonus(row, reader.row)))
     weights = _weigh(terms, candidates)
     scored = ((_score(candidate, weights), candidate.listing.created_at, candidate) for candidate in candidates)
     best = heapq.nlargest(limit, scored, key=operator.itemgetter(0, 1))

@@ -34,6 +34,7 @@ class SessionFile:
             if not path.is_file():
                 raise UsageError(f"{path} is not a file.", hint="Name the session file itself.")
             self.size = path.stat().st_size
+        self.position = 0  # how many bytes `lines` or `document` has read
 
     @cached_property
     def sha256(self) -> str:
@@ -59,6 +60,7 @@ class SessionFile:
             raise UsageError(sentence, hint="Split it into smaller documents.")
         with disk_errors(f"{self.path} cannot be read"):
             value = parse_value(self.path.read_bytes())
+            self.position = self.size
         return None if isinstance(value, str) else value
 
     def lines(self) -> Iterator[tuple[int, Any]]:
@@ -69,6 +71,7 @@ class SessionFile:
                 if len(line) > MAX_LINE_BYTES:
                     sentence = f"{self.path}, line {number + 1} is longer than {MAX_LINE_BYTES:,} bytes."
                     raise UsageError(sentence, hint="No session has such a line; check the file.")
+                self.position = file.tell()
                 if line.strip():
                     yield number, parse_value(line)
                 number += 1

@@ -85,6 +85,7 @@ def fill_index(store: Store, index: Index, *, seconds: float | None = None, on_p
         if not is_locked:
             return False
         _find_changes(store, index)
+        ((progress.total,),) = index.database.all("SELECT count(*) FROM tasks WHERE waits")
         while waiting := index.database.all(_WAITING, BATCH_TASKS):
             while waiting:
                 _read_batch(store, index, waiting, progress)
