@@ -28,9 +28,8 @@ from orihon.engine import Engine
 from orihon.errors import Corrupt, NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.formats import SESSIONS, detect_format
-from orihon.ops.formats._common import Parsed, make_message
 from orihon.ops.formats.original import FIELD, append_parsed
-from orihon.ops.formats.session_file import SessionFile
+from orihon.ops.formats.session_file import Parsed, SessionFile, make_message
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.task_file import HINT, MAGIC, open_task_file
 from orihon.records import Call, Event, Message, Metadata
@@ -92,7 +91,9 @@ def import_file(
         importer = _SessionImport(
             authorized.store, settings, file, format=name, user=owner, status=status, progress=progress
         )
-        imported = [importer.run(number, session, key) for number, session in enumerate(SESSIONS[name].parse(file), 1)]
+        imported = [
+            importer.run(number, session, key) for number, session in enumerate(SESSIONS[name].sessions(file), 1)
+        ]
     if not imported:
         raise UsageError(f"There is no session in {path}, read as {name}.", hint="`--format` forces another format.")
     for task in imported:
