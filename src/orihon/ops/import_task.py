@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -88,12 +88,9 @@ def import_file(
     else:
         progress = ProgressCounter(on_progress, total=file.size, unit="size_bytes")
         owner = user or authorized.principal.user
-        importer = _SessionImport(
-            authorized.store, settings, file, format=name, user=owner, status=status, progress=progress
-        )
-        imported = [
-            importer.run(number, session, key) for number, session in enumerate(SESSIONS[name].sessions(file), 1)
-        ]
+        importer = _SessionImport(authorized.store, settings, file, name, owner, status, progress)
+        sessions = enumerate(SESSIONS[name].sessions(file), 1)
+        imported = [importer.run(number, session, key) for number, session in sessions]
     if not imported:
         raise UsageError(f"There is no session in {path}, read as {name}.", hint="`--format` forces another format.")
     for task in imported:
@@ -150,22 +147,16 @@ def count_messages(store: Store, uuid: str) -> int:
     return sum(1 for _ in store.read(uuid, Message))
 
 
-class _SessionImport:
+class _SessionImport(NamedTuple):
     """Imports the sessions of one file."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        file: SessionFile,
-        *,
-        format: str,
-        user: str,
-        status: FinalStatus,
-        progress: ProgressCounter,
-    ) -> None:
-        self.store, self.settings, self.file = store, settings, file
-        self.format, self.user, self.status, self.progress = format, user, status, progress
+    store: Store
+    settings: Settings
+    file: SessionFile
+    format: str
+    user: str
+    status: FinalStatus
+    progress: ProgressCounter
 
     def run(self, number: int, session: Iterator[Parsed], key: TaskKey | None) -> ImportedTask:
         """Import one session completely, or not at all."""

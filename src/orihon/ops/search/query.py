@@ -17,8 +17,16 @@ from msgspec import Struct
 
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress
-from orihon.ops.search.index import KINDS, Index, index_path, key_tag, remove_index, unpack_text, user_tag, with_index
-from orihon.ops.search.indexer import fill_index
+from orihon.ops.search.index import (
+    KINDS,
+    Index,
+    fill_index,
+    index_path,
+    make_tag,
+    remove_index,
+    unpack_text,
+    with_index,
+)
 from orihon.ops.search.tokenize import Term, build_fts_query, compile_pattern, parse_terms
 from orihon.records import Status, TaskRow
 from orihon.stores.lookup import row_if_there
@@ -108,8 +116,8 @@ def _find_matches(
     if not principal.admin and query.user not in {None, principal.user}:
         return {}
     user = query.user if principal.admin else principal.user
-    tags = [] if user is None else [user_tag(str(authorized.store.sanitiser.user(user)))]
-    tags += [] if query.key is None else [key_tag(query.key)]
+    tags = [] if user is None else [make_tag("u", authorized.store.sanitiser.user(user))]
+    tags += [] if query.key is None else [make_tag("k", query.key)]
     more, values = _build_filters(query)
     patterns = [compile_pattern(term) for term in terms]
     matches: dict[str, list[SearchMatch]] = {}
