@@ -12,7 +12,6 @@ import, backup and restore use the same engine, with a task file as one of the s
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import merge
@@ -81,7 +80,6 @@ class Copied(msgspec.Struct, kw_only=True):
 def copy_tasks(source: Store, target: Store, *, tasks: Sequence[str] = (), on_progress: OnProgress = None) -> Copied:
     """Copy the given tasks, by default all. A task that fails does not stop the others."""
     _refuse_same_store(source, target)
-    started = time.monotonic()
     copied = Copied(source=source.url, target=target.url)
     rows = [find_row(source, uuid) for uuid in dict.fromkeys(tasks)] if tasks else source.find()
     progress = ProgressCounter(on_progress, total=len(set(tasks)) or source.count(Query())[0])
@@ -103,7 +101,7 @@ def copy_tasks(source: Store, target: Store, *, tasks: Sequence[str] = (), on_pr
             for note in task_copy.notes:
                 add_sentence(copied.notes, f"Task {row.uuid}: {note}")
             progress.add(tasks=1)
-    copied.seconds = time.monotonic() - started
+    copied.seconds = progress.seconds
     return copied
 
 
