@@ -15,8 +15,7 @@ import msgspec
 from orihon.cli import COMMANDS, cli
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
-from orihon.ops.listing import Overview, TaskListing, TaskPage
-from orihon.ops.similar import Similar
+from orihon.ops.listing import Overview, Similar, TaskListing, TaskPage
 from orihon.ops.stats import Measure, Statistics, User
 from orihon.records import TaskRow
 from orihon.settings.load import ENVIRONMENT, Settings

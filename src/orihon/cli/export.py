@@ -236,7 +236,7 @@ def _read_conversation(session: Session, path: Path, user: str | None) -> Import
     """Create a conversation in this directory that continues the document. Every import creates a new one."""
     authorized = session.authorized
     if user not in {None, authorized.principal.user}:
-        authorized.require_admin("import a conversation for somebody else")
+        authorized.require_admin("import a conversation for another user")
     sha256 = SessionFile(path).sha256
     source = {"file": path.name, "format": CONVERSATION, "sha256": sha256}
     engine = Engine(authorized.store, session.settings, user=authorized.principal.scope)

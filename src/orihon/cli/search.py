@@ -9,10 +9,10 @@ import click
 from orihon.cli._command import Session, filter_options, store_command, uuid_argument
 from orihon.cli._format import NONE, format_status, format_time
 from orihon.cli._output import say_line, say_table
+from orihon.ops.listing import Similar, find_similar
 from orihon.ops.progress import format_count
 from orihon.ops.search import SearchQuery, SearchResult
 from orihon.ops.search import search as search_tasks
-from orihon.ops.similar import Similar, find_similar
 from orihon.terminal import collapse
 
 

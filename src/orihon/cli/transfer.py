@@ -19,7 +19,7 @@ from orihon.ops.copy import Copied, copy_tasks
 from orihon.ops.progress import format_count
 from orihon.stores import is_postgres, open_store, require_psycopg, require_store, store_options
 
-NICENESS = 10  # a backup only reads, and nobody waits for it
+NICENESS = 10  # a backup is not urgent
 
 
 @store_command(json="The figures as one object; `failures` is empty if all tasks are equal.", store_option=False)

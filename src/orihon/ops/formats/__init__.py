@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from orihon.errors import UsageError
-from orihon.ops.formats.claude import ClaudeReader
-from orihon.ops.formats.codex import CodexReader
-from orihon.ops.formats.messages import MiniSweAgentReader, OpenaiReader, SweAgentReader
-from orihon.ops.formats.openhands import OpenhandsReader
+from orihon.ops.formats import claude, codex, messages, openhands
 from orihon.ops.formats.session_file import SessionFile, SessionReader
 
 # the more specific ones first: a mini-swe-agent trajectory is also a document with messages
 SESSIONS: dict[str, type[SessionReader]] = {
-    "claude-code": ClaudeReader,
-    "codex": CodexReader,
-    "mini-swe-agent": MiniSweAgentReader,
-    "swe-agent": SweAgentReader,
-    "openhands": OpenhandsReader,
-    "openai": OpenaiReader,
+    "claude-code": claude.ClaudeReader,
+    "codex": codex.CodexReader,
+    "mini-swe-agent": messages.MiniSweAgentReader,
+    "swe-agent": messages.SweAgentReader,
+    "openhands": openhands.OpenhandsReader,
+    "openai": messages.OpenaiReader,
 }
 
 
