@@ -162,7 +162,7 @@ def test_no_command_prints_raw(place):
             commands.append(given)
             commands += [] if name in NO_JSON else [[*given, "--json"]]
     commands += [["--debug", "show", NAME], ["--debug", "ls", "--store", NAME], [NAME], ["ls", f"--{NAME}"]]
-    commands += [["audit"], ["audit", "--json"]]  # by now it has something to say
+    commands += [["--debug"], ["audit"], ["audit", "--json"]]  # by now it has something to say
     (place / "commands.json").write_text(json.dumps(commands))
     (place / "driver.py").write_text(DRIVER)
     for number, shown in enumerate(_shown(place, "driver.py", len(commands))):

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import ValidationError
 
 from orihon import codec
-from orihon.errors import Corrupt, OrihonError, StoreError, UsageError
+from orihon.errors import Corrupt, LeaseHeld, OrihonError, StoreError, UsageError
 from orihon.ops.doctor.finding import (
     Finding,
     Line,
@@ -29,11 +29,11 @@ from orihon.ops.doctor.finding import (
 from orihon.ops.doctor.repair import (
     FOLDERS,
     TABLE,
+    UnopenedStore,
     is_store_file,
     is_task_id,
     is_temporary,
     iter_tasks,
-    open_tree,
     rebuild_table,
     repair_directories,
     repair_task,
@@ -42,7 +42,7 @@ from orihon.ops.doctor.sqlite_file import TaskTable, check_sqlite_file
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Message, Metadata, Record, TaskRow
 from orihon.stores import mounts
-from orihon.stores.base import FORMAT, LISTS, Store
+from orihon.stores.base import FORMAT, LISTS
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -58,7 +58,6 @@ from orihon.stores.jsonl.lock_file import find_holder
 from orihon.stores.jsonl.message_index import CHANGED, MessageIndex, fill_index
 from orihon.stores.jsonl.message_index import NAME as INDEX
 from orihon.stores.jsonl.store import JsonlStore
-from orihon.stores.jsonl.tree import TaskTree
 from orihon.stores.sql import rows
 
 LEASE_COLUMNS = frozenset({"lease_owner", "heartbeat_at"})  # in the row, but not in the files
@@ -74,16 +73,15 @@ def examine_files(base: Path, progress: ProgressCounter, *, fix: bool, rebuild: 
     if fix:
         findings = repair_and_recheck(findings, lambda: _repair_store(base), lambda: _check_store(base))
     yield from findings
-    table, tree = None, None
+    table, store = None, None
     with ExitStack() as stack:
         if not any(finding.level == "problem" and finding.where == TABLE for finding in findings):
             if fix:
-                tree = open_tree(base)
-                stack.callback(tree.database.close)
-            table = stack.enter_context(closing(TaskTable(base / TABLE, tree.database if tree else None)))
+                store = stack.enter_context(UnopenedStore(base, writable=True))
+            table = stack.enter_context(closing(TaskTable(base / TABLE, store.database if store else None)))
             progress.total = table.query("SELECT count(*) FROM tasks")[0][0]
         for place, uuid in iter_tasks(base):
-            yield from _examine_task(_TaskCheck(base, place, uuid, table, progress), tree)
+            yield from _examine_task(_TaskCheck(base, place, uuid, table, progress), store)
             progress.add(tasks=1)
         if table is not None:
             yield from _check_rows_without_directory(base, table)
@@ -205,10 +203,10 @@ def _has_directory(base: Path, uuid: str) -> bool:
 # tasks
 
 
-def _examine_task(check: _TaskCheck, tree: TaskTree | None) -> list[Finding]:
-    """Check a task. With a tree, repair it."""
+def _examine_task(check: _TaskCheck, store: JsonlStore | None) -> list[Finding]:
+    """Check a task. With a store, repair it."""
     findings = check.run()
-    if tree is None:
+    if store is None:
         return findings
 
     def check_again() -> list[Finding]:
@@ -216,7 +214,9 @@ def _examine_task(check: _TaskCheck, tree: TaskTree | None) -> list[Finding]:
         return _TaskCheck(check.base, place, check.uuid, check.table, ProgressCounter()).run() if place else []
 
     try:
-        return repair_and_recheck(findings, lambda: repair_task(tree, check.uuid, findings), check_again)
+        return repair_and_recheck(findings, lambda: repair_task(store, check.uuid, findings), check_again)
+    except LeaseHeld:
+        return findings
     except OrihonError as error:
         if find_place(check.base, check.uuid) != check.place or check.is_active():
             return []  # another process moved or deleted it, and works on it
@@ -399,7 +399,7 @@ class _TaskCheck:
             yield note(where, f"It lacks the newest {missing:,} messages, as after a crash.", fixable=True)
 
     def _check_blobs(self) -> Iterator[Finding]:
-        store = _UnopenedStore(self.base)
+        store = UnopenedStore(self.base)
         for sha256 in sorted(self._blobs):
             if not sha256.startswith("."):
                 try:
@@ -407,14 +407,6 @@ class _TaskCheck:
                 except (OSError, OrihonError) as error:
                     sentence = f"{_describe(error)} The line that names it is still there."
                     yield problem(f"{self.where}/blobs/{sha256}", sentence)
-
-
-class _UnopenedStore(JsonlStore):
-    """A store of plain files that is read without being opened, because opening a store repairs it."""
-
-    def __init__(self, base: Path) -> None:
-        Store.__init__(self, str(base))
-        self.base = base
 
 
 def _describe(error: OSError | OrihonError) -> str:

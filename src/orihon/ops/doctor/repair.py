@@ -7,17 +7,14 @@ import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-from msgspec import ValidationError
-
 from orihon import codec
-from orihon.errors import Corrupt, LeaseHeld, UsageError
+from orihon.errors import LeaseHeld, UsageError
 from orihon.ops.doctor.finding import Finding
-from orihon.ops.doctor.sqlite_file import LOG_ENDINGS, TaskTable, check_sqlite_file
-from orihon.records import Metadata, Record, TaskRow
-from orihon.stores.base import LISTS
+from orihon.ops.doctor.sqlite_file import LOG_ENDINGS
+from orihon.stores.base import Options, Query, Store
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -26,29 +23,20 @@ from orihon.stores.files import (
     disk_errors,
     exists,
     make_directory,
-    read_file,
-    sync_directory,
 )
-from orihon.stores.jsonl.append_log import AppendLog
 from orihon.stores.jsonl.layout import (
     PLACES,
-    decode_row,
-    find_place,
-    find_task,
-    guess_row,
-    list_path,
-    write_state,
 )
 from orihon.stores.jsonl.line_reader import find_end, open_list
 from orihon.stores.jsonl.lock_file import LockFile, find_holder
 from orihon.stores.jsonl.message_index import NAME as INDEX
 from orihon.stores.jsonl.message_index import rebuild_index
+from orihon.stores.jsonl.store import JsonlStore
 from orihon.stores.jsonl.tree import TaskTree
-from orihon.stores.sql import rows
 from orihon.stores.sql.database import Database
 from orihon.stores.validation import validate_task_id
 
-TABLE, FRESH = "tasks.db", ".tasks.db.new"
+TABLE = "tasks.db"
 FOLDERS = ("planning", "blobs")  # inside the directory of a task
 HINT = "Stop the processes that use this store, then rebuild."
 
@@ -82,9 +70,18 @@ def iter_tasks(base: Path) -> Iterator[tuple[str, str]]:
                     yield place, entry.name
 
 
-def open_tree(base: Path) -> TaskTree:
-    """Return the tasks of a store with a sound `tasks.db`, without opening the store. `database.close()` closes it."""
-    return TaskTree(base, Database(base / TABLE, ("tasks",)), durable=True, report=_ignore)
+class UnopenedStore(JsonlStore):
+    """A store of plain files that is used without being opened, because opening a store repairs it.
+
+    Only a writable one has rows and leases; it needs a sound `tasks.db`.
+    """
+
+    def __init__(self, base: Path, *, writable: bool = False) -> None:
+        Store.__init__(self, str(base), Options(report=_ignore))
+        self.base, self.leases = base, set()
+        if writable:
+            self.database = Database(base / TABLE, ("tasks",))
+            self.tree = TaskTree(base, self.database, durable=True, report=_ignore)
 
 
 def repair_directories(base: Path) -> None:
@@ -94,32 +91,25 @@ def repair_directories(base: Path) -> None:
         (base / name).chmod(PRIVATE_DIRECTORY)
     with directory_handle(base) as dir_fd:
         _clean_directory(dir_fd, is_store_file)
-    tree = open_tree(base)
-    with closing(tree.database):
-        tree.remove_leftovers()
+    with UnopenedStore(base, writable=True) as store:
+        store.tree.remove_leftovers()
 
 
-def repair_task(tree: TaskTree, uuid: str, findings: list[Finding]) -> None:
-    """Repair one task. A task that has a writer is left unchanged."""
-    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(find_task(tree.base, uuid)) as dir_fd:
+def repair_task(store: JsonlStore, uuid: str, findings: list[Finding]) -> None:
+    """Repair one task, by taking and releasing its lease. Raise LeaseHeld for a task that has a writer."""
+    with disk_errors(f"Task {uuid} cannot be repaired"), directory_handle(store.task_path(uuid)) as dir_fd:
         if not exists("metadata.json", dir_fd):
-            tree.recover(uuid)
-            if find_place(tree.base, uuid) is None:
-                return  # its creation had only begun
-        try:
-            lock = LockFile.take(uuid, dir_fd)
-        except LeaseHeld:
+            store.tree.recover(uuid)  # its creation may have only begun
             return
+        lock = LockFile.take(uuid, dir_fd)
         try:
             os.fchmod(dir_fd, PRIVATE_DIRECTORY)
             _clean_directory(dir_fd)
-            torn = [name for kind, (name, field) in LISTS.items() if field and _repair_tail(name, kind, uuid, dir_fd)]
-            if "messages" in torn or any(finding.where.endswith(f"/{INDEX}") for finding in findings):
+            if any(finding.where.endswith(f"/{INDEX}") for finding in findings):
                 _rebuild_index(uuid, dir_fd)
-            with suppress(Corrupt, FileNotFoundError):  # without metadata there is no row
-                _repair_state(tree, uuid, dir_fd)
         finally:
             lock.release()
+        store.lease(uuid).close()  # sets incomplete lines aside, and makes state, directory and row agree
 
 
 def _clean_directory(dir_fd: int, is_ours: Callable[[str], bool] = bool) -> None:
@@ -138,35 +128,6 @@ def _clean_directory(dir_fd: int, is_ours: Callable[[str], bool] = bool) -> None
                 os.chmod(name, PRIVATE_FILE, dir_fd=dir_fd)
 
 
-def _repair_state(tree: TaskTree, uuid: str, dir_fd: int) -> None:
-    """Make state, directory and row agree. A state that cannot be read is set aside."""
-    metadata, row = tree.load(uuid, dir_fd)
-    try:
-        decode_row(metadata, read_file("state.json", dir_fd))
-    except Corrupt:
-        os.replace("state.json", "state.json.torn", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    except FileNotFoundError:
-        pass
-    if not exists("state.json", dir_fd):
-        write_state(row, dir_fd, durable=True)
-    tree.move_to_place(row)
-    tree.write_row(row)
-
-
-def _repair_tail(name: str, kind: type[Record], uuid: str, dir_fd: int) -> bool:
-    """Set an incomplete last line aside, as opening the list for writing does, and return whether there was one."""
-    source = open_list(name, uuid, dir_fd)
-    if source is None:
-        return False
-    with closing(source):
-        is_torn = source.size > find_end(source)
-    folder, _, file = list_path(name, uuid).rpartition("/")
-    with directory_handle(folder or ".", dir_fd) as folder_fd:
-        if is_torn and exists(file, folder_fd):
-            AppendLog(file, kind, folder_fd, _ignore).close()
-    return is_torn
-
-
 def _rebuild_index(uuid: str, dir_fd: int) -> None:
     """Rebuild the index from the log. Checksums that were written once are carried over."""
     log = open_list("messages", uuid, dir_fd)
@@ -183,42 +144,19 @@ def _ignore(*_: object) -> None:
 
 
 def rebuild_table(base: Path) -> Finding:
-    """Rebuild `tasks.db` from the files and keep the old one. Raise LeaseHeld if the store is in use."""
+    """Set `tasks.db` aside and make a new one from the files. Raise LeaseHeld if the store is in use."""
     _refuse_if_used(base)
-    for end in ("", *LOG_ENDINGS):
-        (base / f"{FRESH}{end}").unlink(missing_ok=True)
-    with ExitStack() as stack:
-        old: TaskTable | None = None
-        if (base / TABLE).exists() and not any(item.fixable for item in check_sqlite_file(base / TABLE, "quick_check")):
-            old = stack.enter_context(closing(TaskTable(base / TABLE)))
-        database = stack.enter_context(closing(Database(base / FRESH, ("tasks",))))
-
-        def fill(connection: sqlite3.Connection) -> int:
-            count = 0
-            for count, row in enumerate(_read_rows(base, old), 1):  # noqa: B007 - the number of the last one
-                rows.insert(connection, row)
-            return count
-
-        count = database.transact(fill, durable=True)
-    kept_as = _keep_old(base)
-    (base / FRESH).replace(base / TABLE)
-    sync_directory(base)
+    kept_as = ""
+    if (base / TABLE).exists():
+        stamp = codec.now().translate(str.maketrans("", "", "-:."))
+        kept_as = f"{TABLE}.old-{stamp}"
+        for end in (*LOG_ENDINGS, ""):  # the logs first: a new file must never meet the log of the old one
+            with suppress(FileNotFoundError):
+                (base / f"{TABLE}{end}").rename(base / f"{kept_as}{end}")
+    with JsonlStore(base, Options(report=_ignore)) as store:
+        count, _ = store.count(Query())
     kept = f"; the old one is {kept_as}" if kept_as else ""
     return Finding("fixed", TABLE, f"It was rebuilt from the files, with {count:,} rows{kept}.")
-
-
-def _read_rows(base: Path, old: TaskTable | None) -> Iterator[TaskRow]:
-    """Yield the row that the files of each task say, or else the old row."""
-    for place, uuid in iter_tasks(base):
-        known = None
-        with suppress(ValidationError):
-            known = old.row(uuid) if old is not None else None
-        with suppress(OSError, Corrupt, Refused), directory_handle(base / place / uuid) as dir_fd:
-            metadata = codec.decode_line(read_file("metadata.json", dir_fd), Metadata)
-            known = guess_row(metadata, place, known)
-            known = decode_row(metadata, read_file("state.json", dir_fd))
-        if known is not None:
-            yield known
 
 
 def _refuse_if_used(base: Path) -> None:
@@ -238,18 +176,3 @@ def _refuse_if_used(base: Path) -> None:
             if "locked" in str(error):
                 raise LeaseHeld("tasks.db is open in another process.", hint=HINT) from error
             raise
-
-
-def _keep_old(base: Path) -> str:
-    """Link the old file to a second name, so that there is a `tasks.db` at every moment, and return that name."""
-    if not (base / TABLE).exists():
-        return ""
-    stamp = codec.now().translate(str.maketrans("", "", "-:."))
-    kept_as = f"{TABLE}.old-{stamp}"
-    for end in ("", *LOG_ENDINGS):
-        with suppress(FileNotFoundError):
-            (base / f"{kept_as}{end}").hardlink_to(base / f"{TABLE}{end}")
-    sync_directory(base)
-    for end in LOG_ENDINGS:  # the new file must not meet the log of the old one
-        (base / f"{TABLE}{end}").unlink(missing_ok=True)
-    return kept_as
