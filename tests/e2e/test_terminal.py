@@ -90,6 +90,19 @@ def test_colours(place):
     assert not COLOUR.search(command("stats", cwd=place, NO_COLOR="1"))
 
 
+def test_text_is_never_markup(place):
+    """Brackets, emoji codes and links of rich are shown as they are, in tables, lines and errors."""
+    markup = "[bold red]:smile:[/] [link=x]"
+    with orihon.open(place / "logs" / "contexts", settings=Settings()) as engine:
+        engine.start("local/issue/markup", user=markup).fail(markup)
+    assert markup in ESCAPES.sub("", command("ls", cwd=place, size=(24, 200)))
+    assert markup in ESCAPES.sub("", command("stats", cwd=place, size=(24, 200)))
+    failed = subprocess.run(
+        [sys.executable, "-m", "orihon", "show", markup], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert markup in failed.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
