@@ -560,7 +560,7 @@ def test_a_store_that_never_rests_is_read_where_it_stands(tmp_path, holder, monk
     child.wait()
     before = [Path(f"{path}{end}").read_bytes() for end in ("", "-wal")]
     moments = itertools.count()
-    monkeypatch.setattr("orihon.ops.doctor.sqlite_file._stamp", lambda _: (0, 1, next(moments)))
+    monkeypatch.setattr("orihon.ops.doctor.check_sql._stamp", lambda _: (0, 1, next(moments)))
     (finding,) = said(url)
     assert uuid in finding.where
     assert "died without releasing the lease" in finding.sentence

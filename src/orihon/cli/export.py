@@ -23,9 +23,9 @@ from orihon.errors import OrihonError, UsageError
 from orihon.ops.copy import TaskCopy
 from orihon.ops.export import FORMATS as EXPORT_FORMATS
 from orihon.ops.export import export_pieces
+from orihon.ops.formats import SESSIONS
 from orihon.ops.formats.session_file import SessionFile
-from orihon.ops.import_task import FORMATS as IMPORT_FORMATS
-from orihon.ops.import_task import FinalStatus, ImportedTask, count_messages, import_file
+from orihon.ops.import_task import PORTABLE, FinalStatus, ImportedTask, count_messages, import_file
 from orihon.ops.progress import format_count
 from orihon.ops.task_file import write_task_file
 from orihon.records import TaskRow
@@ -157,7 +157,7 @@ def _write_conversation(session: Session, row: TaskRow, path: Path) -> None:
 
 @store_command("import", json='One {"uuid", "file", "format", "messages", "already", …} per line.', create=True)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", type=click.Choice((*IMPORT_FORMATS, CONVERSATION)), help="Default: detected.")
+@click.option("--format", type=click.Choice((PORTABLE, *SESSIONS, CONVERSATION)), help="Default: detected.")
 @click.option("--key", metavar="KEY", help="Key of the task, such as github/acme/shop/issue/27; for one file only.")
 @click.option("--user", help="Owner, for administrators.  [default: you; for a portable file, its owner]")
 @click.option(

@@ -24,7 +24,7 @@ from orihon.cli._run_options import build_job, run_options
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
 from orihon.ops.access import AccessGate
-from orihon.ops.search import update_index
+from orihon.ops.search.index import update_index
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores.base import Store

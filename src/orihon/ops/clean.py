@@ -22,7 +22,7 @@ from orihon.codec import format_time
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence
-from orihon.ops.search import purge
+from orihon.ops.search.index import purge
 from orihon.ops.stats import count_by_status
 from orihon.records import Status, TaskRow
 from orihon.settings.schema import Settings

@@ -43,7 +43,6 @@ from orihon.task_key import TaskKey
 FinalStatus = Literal["paused", "completed"]
 
 PORTABLE = "portable"
-FORMATS = (PORTABLE, *SESSIONS)
 LOOKAHEAD = 50  # records in which the name of the model is looked for
 
 _NAMESPACE = uuids.UUID("6f726968-6f6e-5c00-8000-696d706f7274")
@@ -81,8 +80,8 @@ def import_file(
         authorized.require_admin("import a task for another user")
     file = SessionFile(path)
     name = format or (PORTABLE if _is_compressed(path) else detect_format(file))
-    if name not in FORMATS:
-        raise UsageError(f"There is no format {name!a}.", hint=f"There are {', '.join(FORMATS)}.")
+    if name not in {PORTABLE, *SESSIONS}:
+        raise UsageError(f"There is no format {name!a}.", hint=f"There are {', '.join((PORTABLE, *SESSIONS))}.")
     if name == PORTABLE:
         imported = [_import_task_file(authorized, file, user, on_progress)]
     else:

@@ -15,6 +15,7 @@ from msgspec import ValidationError
 
 from orihon import codec
 from orihon.errors import Corrupt, LeaseHeld, OrihonError, StoreError, UsageError
+from orihon.ops.doctor.check_sql import TaskTable, check_sqlite_file
 from orihon.ops.doctor.finding import (
     Finding,
     Line,
@@ -38,7 +39,6 @@ from orihon.ops.doctor.repair import (
     repair_directories,
     repair_task,
 )
-from orihon.ops.doctor.sqlite_file import TaskTable, check_sqlite_file
 from orihon.ops.progress import ProgressCounter
 from orihon.records import Message, Metadata, Record, TaskRow
 from orihon.stores import mounts
@@ -65,10 +65,8 @@ ATTEMPTS = 3
 ACTIVE_SECONDS = 5
 
 
-def examine_files(base: Path, progress: ProgressCounter, *, fix: bool, rebuild: bool) -> Iterator[Finding]:
-    """Examine the store. With `rebuild`, first rebuild `tasks.db`; with `fix`, repair what can be repaired."""
-    if rebuild:
-        yield rebuild_table(base)
+def examine_files(base: Path, progress: ProgressCounter, *, fix: bool) -> Iterator[Finding]:
+    """Examine the store. With `fix`, repair what can be repaired."""
     findings = list(_check_store(base))
     if fix:
         findings = repair_and_recheck(findings, lambda: _repair_store(base), lambda: _check_store(base))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orihon import codec
 from orihon.errors import LeaseHeld, UsageError
+from orihon.ops.doctor.check_sql import LOG_ENDINGS
 from orihon.ops.doctor.finding import Finding
-from orihon.ops.doctor.sqlite_file import LOG_ENDINGS
 from orihon.stores.base import Options, Query, Store
 from orihon.stores.files import (
     PRIVATE_DIRECTORY,
