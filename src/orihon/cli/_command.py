@@ -7,7 +7,7 @@
         session.emit({"uuid": row.uuid, "kept": row.kept}, f"{row.uuid} is kept.")
 
 The decorator adds `--store` and `--json`, loads the settings, and exits with the number that the function returns. The
-store is opened when the function first uses it. `orihon.cli` handles errors.
+store, or an engine over it, is opened when the function first uses it. `orihon.cli` handles errors.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from orihon.task_key import TaskKey
 
 if TYPE_CHECKING:
     from orihon.cli._progress import Progress
+    from orihon.engine import Engine
     from orihon.ops.progress import OnProgress
 
 MAX_COMPLETIONS = 30
@@ -48,10 +49,10 @@ language_option = click.option(
 class Session:
     """One command: its settings, its caller, its store and its output."""
 
-    def __init__(self, command: str, url: str | None, stack: ExitStack, *, as_json: bool, create: bool) -> None:
+    def __init__(self, command: str, store: str | None, stack: ExitStack, *, as_json: bool, create: bool) -> None:
         self.settings = load()
-        self.command, self.as_json = command, as_json
-        self.url = url or self.settings.store_url
+        self.command, self.store, self.as_json = command, store, as_json
+        self.url = store or self.settings.store_url
         self._stack, self._creates = stack, create
 
     @cached_property
@@ -66,6 +67,11 @@ class Session:
             refuse_memory(self.url)
         opened = open_authorized_store(self.settings, self.url, command=self.command, create=self._creates)
         return self._stack.enter_context(opened)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """An engine over the store, which is created if it is missing. It shows the caller's tasks only."""
+        return self._stack.enter_context(self.gate.open_engine())
 
     @cached_property
     def progress(self) -> Progress:
@@ -95,7 +101,7 @@ class Session:
 
 
 def store_command(
-    name: str | None = None, *, json: str, create: bool = False, store_option: bool = True
+    name: str | None = None, *, json: str = "", create: bool = False, store_option: bool = True
 ) -> Callable[[Callable[..., int | None]], click.Command]:
     """Turn a function of a Session into a command. With `create`, a missing store is created."""
 
@@ -103,25 +109,21 @@ def store_command(
         command_name = name or function.__name__
 
         @functools.wraps(function)
-        def invoke(*, as_json: bool, url: str | None = None, **arguments: Any) -> None:
+        def invoke(*, as_json: bool = False, store: str | None = None, **arguments: Any) -> None:
             with ExitStack() as stack:
-                code = function(Session(command_name, url, stack, as_json=as_json, create=create), **arguments)
+                code = function(Session(command_name, store, stack, as_json=as_json, create=create), **arguments)
             if code:
                 click.get_current_context().exit(code)
 
         command = click.command(command_name)(invoke)
         if store_option:
             store = "Use this store instead of that of the settings."
-            command.params.append(click.Option(["--store", "url"], metavar="URL", help=store))
-        command.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
+            command.params.append(click.Option(["--store"], metavar="URL", help=store))
+        if json:
+            command.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
         return command
 
     return decorate
-
-
-def json_option(output: str) -> Callable[[F], F]:
-    """Return the option `--json`. `output` describes what it prints."""
-    return click.option("--json", "as_json", is_flag=True, help=output)
 
 
 def refuse_memory(url: str) -> None:
@@ -139,8 +141,7 @@ def refuse_memory(url: str) -> None:
 def complete_uuid(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of the newest tasks with this prefix, for the completion in a shell."""
     try:
-        url = ctx.params.get("url") or ctx.params.get("store")
-        with open_authorized_store(load(), url, command="completion") as authorized:
+        with open_authorized_store(load(), ctx.params.get("store"), command="completion") as authorized:
             query = Query(uuid=incomplete or None, limit=MAX_COMPLETIONS)
             authorized.record_access("tasks", ["rows"], query=describe_query(query))
             return [row.uuid for row in authorized.rows(query)]

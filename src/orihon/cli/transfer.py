@@ -152,7 +152,7 @@ def _print_restore(done: Restored) -> None:
 @store_command(
     json='{"url", "version", "applied"}; `applied` is empty if the tables were up to date.', store_option=False
 )
-@click.argument("url", required=False)
+@click.argument("store", metavar="[URL]", required=False)
 @click.option("--role", metavar="NAME", help="Let this database role use the tables; with --user, only read.")
 @click.option("--user", help="The role may read the tasks of this user only.")
 def migrate(session: Session, role: str | None, user: str | None) -> None:
