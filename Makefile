@@ -9,7 +9,7 @@ ARGS   ?=
 JOBS   ?= 2
 
 BIN     := $(VENV)/bin
-SOURCES := pyproject.toml README.md LICENSE $(shell find src -type f ! -name '*.pyc' ! -path '*/__pycache__/*')
+SOURCES := pyproject.toml README.md LICENSE $(shell find src examples/demo -type f ! -name '*.pyc' ! -path '*/__pycache__/*')
 
 ifeq ($(UV),)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.wire_rules import violations
+
 from orihon import codec
 from orihon.context.repair import repair
 from orihon.context.wire import anthropic, gemini, openai, responses
@@ -30,7 +32,6 @@ from orihon.redaction import mask_value
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
 from orihon.stores.base import Store
-from orihon.testing.wire_rules import violations
 
 APIS = {"openai": openai, "responses": responses, "anthropic": anthropic, "gemini": gemini}
 

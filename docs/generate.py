@@ -15,8 +15,7 @@ import msgspec
 from orihon.cli import COMMANDS, cli
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
-from orihon.ops.listing import Overview, TaskListing, TaskPage
-from orihon.ops.similar import Similar
+from orihon.ops.listing import Overview, Similar, TaskListing, TaskPage
 from orihon.ops.stats import Measure, Statistics, User
 from orihon.records import TaskRow
 from orihon.settings.load import ENVIRONMENT, Settings
@@ -188,8 +187,7 @@ def modules_page() -> str:
     """Return `modules.md`: each package and module with the first line of its docstring."""
     packages: dict[Path, list[Path]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        if "sample" not in path.parts:  # the files of the demo
-            packages.setdefault(path.parent, []).append(path)
+        packages.setdefault(path.parent, []).append(path)
     return "\n".join([MODULES_INTRODUCTION, *(line for item in packages.items() for line in _package(*item))]) + "\n"
 
 

@@ -23,7 +23,7 @@ def resident():
 before = resident()
 """
 EVERYTHING = "import orihon; [getattr(orihon, name) for name in orihon.__all__]"
-HEAVY = ["yaml", "click", "sqlite3", "asyncio", "ssl", "splintr", "openai", "anthropic", "mcp", "psycopg"]
+HEAVY = ["yaml", "click", "sqlite3", "asyncio", "ssl", "splintr", "openai", "anthropic", "mcp", "psycopg", "rich"]
 
 
 def run(script):

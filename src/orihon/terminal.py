@@ -1,8 +1,7 @@
-"""Prepare text for a terminal: escape control characters, measure and truncate lines, format durations.
+"""Prepare text for a terminal or a page: escape control characters, and format durations.
 
 `HOSTILE` lists the characters that are not simply displayed: they move the cursor, write to the clipboard (OSC 52),
-reverse the text direction, join other characters, or are invisible. They are shown as their code. Chinese, Japanese
-and Korean characters take two columns, combining marks none.
+reverse the text direction, join other characters, or are invisible. They are shown as their code.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from unicodedata import category, east_asian_width
 
 import msgspec
 
@@ -18,11 +16,7 @@ Language = Literal["en", "ja"]
 
 UNITS = {"ja": ("日", "時間", "分", "秒"), "en": ("d", "h", "m", "s")}
 SIZES = (86_400, 3_600, 60, 1)
-WIDE = ("W", "F")
-MORE = "…"
-MARKS = 4  # a line with more characters per column than this is always truncated
 CONTROL_PICTURES = 0x2400  # U+2400 is the symbol for U+0000
-NO_COLUMN = frozenset(("Mn", "Me", "Cf"))
 
 HOSTILE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, DEL, C1
@@ -101,30 +95,3 @@ def _escape_json_match(match: re.Match[str]) -> str:
 def collapse(text: str) -> str:
     """Escape a text and collapse its whitespace to single spaces."""
     return " ".join(escape(text).split())
-
-
-def measure_width(text: str) -> int:
-    """Return the width of a line in terminal columns."""
-    return len(text) if text.isascii() else sum(map(_measure_char, text))
-
-
-def _measure_char(char: str) -> int:
-    return 0 if category(char) in NO_COLUMN else 2 if east_asian_width(char) in WIDE else 1
-
-
-def truncate(text: str, width: int) -> str:
-    """Truncate a line to `width` columns. A truncated line ends with an ellipsis."""
-    if len(text) <= MARKS * width and measure_width(text) <= width:
-        return text
-    used = 0
-    for index, char in enumerate(text):
-        used += _measure_char(char)
-        if used > width - 1 or index > MARKS * width:
-            return text[:index] + MORE
-    return text
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Pad a line with spaces to `width` columns."""
-    blanks = " " * (width - measure_width(text))
-    return blanks + text if right else text + blanks

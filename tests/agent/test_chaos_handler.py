@@ -8,9 +8,9 @@ import pytest
 import orihon
 from orihon.agent.handler import TaskHandler, Work
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.failing_server import cut, fails_midway, raw, says, stalls, status, unfinished
 from support.replies import KEY, TOOLS
+from support.wire_rules import violations
 
 TRIES = 2
 PASSING = {

@@ -7,9 +7,9 @@ import pytest
 import orihon
 from orihon.errors import BudgetTooSmall, ContextOverflow, ModelError
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.failing_server import cut, raw, says, stalls, status, unfinished
 from support.replies import KEY, TOOLS
+from support.wire_rules import violations
 
 OVERFLOW = status(400, "prompt is too long: 60000 tokens > 50000 maximum", code="context_length_exceeded")
 

@@ -11,9 +11,9 @@ from orihon.chat import document, registry
 from orihon.chat.checkpoints import open_checkpoints
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.faults import DEEP, fast_place
 from support.replies import TOOLS, saying
+from support.wire_rules import violations
 
 APIS = ("openai", "anthropic", "responses", "gemini")
 SHELL = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}

@@ -3,7 +3,8 @@
 import pytest
 
 from orihon.cli._format import choose_language, format_duration, format_time
-from orihon.terminal import collapse, escape, measure_width, pad, truncate
+from orihon.cli._output import truncate
+from orihon.terminal import collapse, escape
 
 
 @pytest.mark.parametrize(
@@ -36,10 +37,8 @@ def test_text_for_a_terminal():
     """Control characters and bidirectional marks are escaped, and lines are cut to the width."""
     assert escape("a\x1b[2Jb\u202ec\x9bd\te\nf") == "a\\x1b[2Jb\\u202ec\\x9bd\te\nf"
     assert collapse(" a\r\n\tb ") == "a\\r b"
-    assert (measure_width("合計"), measure_width("e\u0301"), measure_width("abc")) == (4, 1, 3)
     assert truncate("abcdef", 6) == "abcdef"
     assert truncate("abcdefg", 6) == "abcde…"
     assert truncate("合計を直す", 7) == "合計を…"
-    assert measure_width(truncate("合計を直す" * 1000, 10)) <= 10
+    assert truncate("合計を直す" * 1000, 10) == "合計を直 …"
     assert truncate("e" + "\u0301" * 100_000, 10).endswith("…")
-    assert (pad("合", 4), pad("7", 3, right=True)) == ("合  ", "  7")

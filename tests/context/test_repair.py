@@ -10,8 +10,8 @@ from orihon.context.repair import DUMMY, EMPTY, INTERRUPTED, NOTE, OPENING, name
 from orihon.context.wire import APIS
 from orihon.parts import make_id
 from orihon.records import Blob, Call, Message, Part
-from orihon.testing.wire_rules import violations
 from support.histories import histories, history, load, seeded
+from support.wire_rules import violations
 
 
 def log(*entries):

@@ -16,8 +16,8 @@ from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call, Event
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.fake_task import Desk
+from support.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 

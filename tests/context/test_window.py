@@ -14,9 +14,9 @@ from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
 from orihon.records import Call
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.fake_task import Desk
 from support.histories import history, seeded
+from support.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 CASES = 5_000 if DEEP else 250

@@ -21,10 +21,10 @@ from orihon.chat.terminal.ui_terminal import TerminalUI
 from orihon.cli import main
 from orihon.settings.schema import Settings
 from orihon.testing import serve
-from orihon.testing.wire_rules import violations
 from support.failing_server import SILENCE, Chaos, cut, says, stalls, status
 from support.faults import in_child
 from support.terminal import Terminal
+from support.wire_rules import violations
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "_API_KEY"))}
 PROMPT = "32k]\n>"

@@ -9,8 +9,8 @@ import orihon
 from orihon.chat import registry
 from orihon.chat.conversation import STOPPED
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.terminal import Terminal
+from support.wire_rules import violations
 
 NAME, URL = os.environ.get("ORIHON_TEST_MODEL", ""), os.environ.get("ORIHON_TEST_MODEL_URL", "")
 KEY = os.environ.get("ORIHON_TEST_MODEL_KEY", "none")

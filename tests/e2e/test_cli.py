@@ -181,9 +181,9 @@ def test_inherit_says_plainly_why_there_is_nothing(tmp_path):
 
 
 def test_inherit_refuses_what_makes_no_sense(tmp_path):
-    """A wrong key and a store that is not there are a sentence and code 2, and no store is made."""
+    """A wrong key (code 2) and a store that is not there (code 3) are a sentence, and no store is made."""
     shown = orihon("inherit", "nonsense", "--store", str(tmp_path), cwd=tmp_path)
     assert (shown.returncode, len(shown.stderr.splitlines())) == (2, 2)
     shown = orihon("inherit", KEY, "--store", str(tmp_path / "none"), cwd=tmp_path)
-    assert shown.returncode == 2
+    assert shown.returncode == 3
     assert not (tmp_path / "none").exists()

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
+from orihon.demo import play as demo
 
-from orihon.cli import demo
 from orihon.records import Message
 
 EDIT_RUNS = 47  # lines of the agent after which its edit has begun
@@ -117,6 +117,6 @@ def test_a_message_that_is_lost_fails_it(change):
 def test_it_needs_no_sdk():
     """The demo runs with the core dependencies alone."""
     unwanted = {"openai", "anthropic", "mcp", "httpx2", "pytest"}
-    code = f"import sys, orihon.cli.demo; print(sorted({unwanted} & set(sys.modules)))"
+    code = f"import sys, orihon.demo.play; print(sorted({unwanted} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -32,7 +32,11 @@ NAME = EVIL.replace("\n", " ")  # of what cannot have a newline
 IDS = ["0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"]
 TALK = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 KEY = "github/acme/shop/issue/27"
-OURS = re.compile(r"\x1b\[(?:3[1-6]|0)m|\r\x1b\[K|\r(?=\n)|\x1b\[\?2004[hl]|\x1b\[\?1?2?5?[hl]")
+OURS = re.compile(
+    r"\x1b\[(?:(?:1;)?3[1-6]|[012])m"  # colours
+    r"|\r\x1b\[K|\r?(?:\x1b\[1A)?\x1b\[2K|\r(?=\n)"  # lines of progress
+    r"|\x1b\[\?2004[hl]|\x1b\[\?1?2?5?[hl]"
+)
 BAD = re.compile(f"[{HOSTILE}]")
 
 DRIVER = """
@@ -158,7 +162,7 @@ def test_no_command_prints_raw(place):
             commands.append(given)
             commands += [] if name in NO_JSON else [[*given, "--json"]]
     commands += [["--debug", "show", NAME], ["--debug", "ls", "--store", NAME], [NAME], ["ls", f"--{NAME}"]]
-    commands += [["audit"], ["audit", "--json"]]  # by now it has something to say
+    commands += [["--debug"], ["audit"], ["audit", "--json"]]  # by now it has something to say
     (place / "commands.json").write_text(json.dumps(commands))
     (place / "driver.py").write_text(DRIVER)
     for number, shown in enumerate(_shown(place, "driver.py", len(commands))):

@@ -56,10 +56,10 @@ def test_the_sample_of_the_demo_travels(built):
     ]
     (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
-        assert {f"orihon/cli/sample/{name}" for name in names} <= set(archive.namelist())
+        assert {f"orihon/demo/sample/{name}" for name in names} <= set(archive.namelist())
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {f"src/orihon/cli/sample/{name}" for name in names} <= inside
+    assert {f"examples/demo/sample/{name}" for name in names} <= inside
 
 
 def test_the_version_and_the_changelog_agree(root):

@@ -13,7 +13,7 @@ from orihon.agent.tools.toolbox import Toolbox
 from orihon.errors import UsageError
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret
-from orihon.testing.wire_rules import violations
+from support.wire_rules import violations
 
 NAME, URL = os.environ.get("ORIHON_TEST_MODEL", ""), os.environ.get("ORIHON_TEST_MODEL_URL", "")
 KEY = os.environ.get("ORIHON_TEST_MODEL_KEY", "none")

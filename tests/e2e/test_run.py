@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -97,9 +98,9 @@ def test_a_terminal(desk):
     os.close(ours)
     text = seen.decode()
     assert out == "All is done.\n"
-    assert "\r\x1b[Kturn 1 · " in text
+    assert re.search(r"\r\x1b\[2K\S+ turn 1 · .*\r\x1b\[2K\S+ turn 2 · ", text, re.DOTALL), text
     assert "shell {" in text
-    assert text.endswith(("done\r\n", "\r\x1b[K"))
+    assert text.endswith(("done\r\n", "\x1b[2K"))
 
 
 def test_a_terminal_is_asked(desk):
@@ -269,18 +270,21 @@ def test_a_directory_is_a_source(desk):
 def test_pause_and_unpause(desk):
     """A queued task that is to pause is not begun; one that runs is paused; then both go on."""
     uuid = desk("enqueue", "Mend the shop", *RUN).stdout.strip()
-    assert desk("pause", uuid[:8]).stdout == f"logs/contexts/pause_signal.{uuid}\n"
+    said = desk("pause", uuid[:8]).stdout
+    assert said.startswith(f"{uuid} is pending; no worker continues it until `orihon unpause {uuid[:8]}`.")
+    assert f"(logs/contexts/pause_signal.{uuid})" in said
     assert "Task" not in desk("worker", "--once").stderr
     shown = desk("run", "--resume", uuid[:8])
     assert shown.returncode == 2
     assert "unpause" in shown.stderr
     assert desk("doctor").returncode == 0
     assert desk("unpause", uuid[:8]).returncode == 0
-    assert desk("pause", "--all").returncode == 0
+    assert "All tasks, now and later, pause" in desk("pause", "--all").stdout
     shown = desk("run", "Something else", *RUN)
     assert shown.returncode == 5
     assert "paused: logs/contexts/pause_signal is there" in shown.stderr
-    assert desk("unpause", "--all").stdout == "logs/contexts/pause_signal is removed.\n"
+    assert desk("unpause", "--all").stdout == "Tasks are no longer asked to pause. (logs/contexts/pause_signal)\n"
+    assert "are not asked" in desk("unpause", "--all").stdout
     assert "Task completed" in desk("worker", "--once").stderr
     assert desk("pause").returncode == 2
 

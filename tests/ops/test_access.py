@@ -116,6 +116,6 @@ def test_only_an_administrator_may(engine):
 
 
 def test_a_desk_makes_no_store(tmp_path):
-    with pytest.raises(UsageError):
+    with pytest.raises(NotFound):
         open_authorized_store(Settings(), tmp_path / "nowhere", command="ls")
     assert not (tmp_path / "nowhere").exists()

@@ -347,6 +347,6 @@ def test_the_command(tmp_path, opened, url_at):
     differs = command("copy", *urls)
     assert differs.returncode == 3
     assert f"Task {uuid}: messages 5 differs in the target." in differs.stderr
-    assert command("copy", tmp_path / "nothing", urls[1]).returncode == 2
+    assert command("copy", tmp_path / "nothing", urls[1]).returncode == 3
     assert not (tmp_path / "nothing").exists()
     assert command("copy", urls[0], urls[0]).returncode == 2

@@ -24,8 +24,8 @@ from orihon.stores import open_store
 from orihon.stores.audit import audit_of
 from orihon.task.reader import Reader
 from orihon.task_key import TaskKey
-from orihon.testing.wire_rules import violations
 from support.session_files import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
+from support.wire_rules import violations
 
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root", admin=True)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import orihon
-from orihon.errors import UsageError
+from orihon.errors import NotFound
 from orihon.settings.schema import Settings
 from orihon.task.lifecycle import INTERRUPTED
 from support.cli_store import IDS, KINDS, fill, said
@@ -76,7 +76,7 @@ def test_what_makes_no_sense(url, tmp_path):
     said("ls", "--from", "yesterday", url=url, code=2)
     said("ls", "--key", "nonsense", url=url, code=2)
     said("ls", "--page", "0", url=url, code=2)
-    assert said("ls", url=str(tmp_path / "none"), code=UsageError.exit_code)
+    assert said("ls", url=str(tmp_path / "none"), code=NotFound.exit_code)
     assert not (tmp_path / "none").exists()
 
 

@@ -26,8 +26,7 @@ from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.copy import copy_tasks
 from orihon.ops.search import SearchQuery, purge, search, update_index
-from orihon.ops.search.index import Index, index_path
-from orihon.ops.search.indexer import fill_index
+from orihon.ops.search.index import Index, fill_index, index_path
 from orihon.ops.search.tokenize import parse_terms, split_words
 from orihon.records import Call, Message, Summary
 from orihon.settings.schema import Settings
@@ -219,7 +218,7 @@ def test_only_what_is_new_is_read(lasting, monkeypatch):
         return before(uuid, kind, first=first, last=last)
 
     monkeypatch.setattr(lasting, "read", read)
-    monkeypatch.setattr("orihon.ops.search.indexer.CLOCK_MARGIN", timedelta(0))
+    monkeypatch.setattr("orihon.ops.search.index.CLOCK_MARGIN", timedelta(0))
     found(lasting, "zebra")
     reads.clear()
     with lasting.lease(busy) as lease:

@@ -33,4 +33,4 @@ def test_the_most_alike_come_first(url):
     assert order.index(near) < order.index(japanese)
     assert bobs not in order
     assert {"rounding", "totals", "basket"} <= set(next(o for o in found if o["task"]["uuid"] == near)["shared"])
-    assert said("similar", one[:13], "--limit", "2", url=url).count("\n") == 2
+    assert said("similar", one[:13], "--limit", "2", url=url).count("\n") == 3  # with the heading

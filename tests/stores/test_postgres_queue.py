@@ -10,7 +10,7 @@ import pytest
 
 import orihon
 from orihon.agent.queue import Job, claim, enqueue, iter_waiting, recover
-from orihon.ops.search import indexer
+from orihon.ops.search.index import CHANGED
 from orihon.settings.schema import ContextInheritance, PauseResume, Settings
 from orihon.stores import open_store
 from orihon.stores.base import Options, Query
@@ -222,7 +222,7 @@ def test_every_question_has_its_index(url):
     ]
     statements = [sent for query in queries for sent in found_by(query, url)]
     statements += [
-        (indexer.CHANGED, ("", "2026-03-01", "2026-03-01", 1000)),
+        (CHANGED, ("", "2026-03-01", "2026-03-01", 1000)),
         (postgres_queue.WAITING, ()),
         (postgres_queue.ABANDONED, (60, "%x%")),
         (postgres_queue.RESERVE, (30, ["a", "b"], ["a", "b"])),

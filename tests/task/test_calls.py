@@ -8,9 +8,9 @@ import orihon
 from orihon.context.repair import INTERRUPTED
 from orihon.errors import OutcomeUnknown, StoreError
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from support.faults import Fault, Faults
 from support.replies import KEY, TOOLS, calling, saying, turn
+from support.wire_rules import violations
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

@@ -5,8 +5,8 @@ import pytest
 import orihon
 from orihon.errors import UsageError
 from orihon.settings.schema import ContextStorage, Settings
-from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS, calling, saying, turn
+from support.wire_rules import violations
 
 SYSTEM, REQUEST = "You fix bugs in a shop.", "The total of an empty basket is wrong."
 

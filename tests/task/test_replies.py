@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from orihon.errors import UsageError
-from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS
+from support.wire_rules import violations
 
 ARGUMENTS = {"path": "a.py"}
 

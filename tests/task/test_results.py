@@ -2,8 +2,8 @@
 
 import pytest
 
-from orihon.testing.wire_rules import violations
 from support.replies import KEY, TOOLS, calling
+from support.wire_rules import violations
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

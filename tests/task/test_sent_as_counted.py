@@ -11,10 +11,10 @@ from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall
 from orihon.records import Blob, Call, Message, Part
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
 from support.replies import KEY, TOOLS
 from support.sent_requests import tokens_of
+from support.wire_rules import violations
 
 WORDS = "row of a table and another one\n" * 8_000
 LIMIT = {"context_length": 8_000, "reserved_output": 500}

@@ -18,13 +18,13 @@ from orihon.context.wire import APIS
 from orihon.errors import BudgetTooSmall, Conflict, NotFound, OrihonError, TangentError, UsageError
 from orihon.records import Call, Message, Native, Part
 from orihon.settings.schema import Settings
-from orihon.testing.wire_rules import violations
 from orihon.tokens import counter
 from support.cli_store import said
 from support.faults import DEEP
 from support.random_histories import play_of, shown, shrunk
 from support.replies import KEY
 from support.sent_requests import misfits, tokens_of
+from support.wire_rules import violations
 
 PLAYS = 2_400 if DEEP else 96
 PREFIXES = 240 if DEEP else 8

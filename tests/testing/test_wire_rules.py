@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from orihon.testing.wire_rules import violations
+from support.wire_rules import violations
 
 PNG = "iVBORw0KGgo="
 

@@ -52,18 +52,19 @@ COMMANDS = {
     "unpause": "let paused tasks continue",
     "worker": "run the tasks of the queue, one process each",
 }
-# the commands that share the module of another
-SHARED_MODULES = {
-    "enqueue": "worker",
-    "import": "export",
-    "keep": "clean",
-    "restore": "backup",
-    "resume": "run",
-    "similar": "search",
-    "stats": "ls",
-    "stop": "pause",
-    "unkeep": "clean",
-    "unpause": "pause",
+# the module of each command that has no module of its own name
+MODULES = {
+    "demo": "orihon.demo.play",  # `examples/demo` in the source
+    **dict.fromkeys(("audit", "config"), "orihon.cli.admin"),
+    **dict.fromkeys(("backup", "copy", "migrate", "restore"), "orihon.cli.transfer"),
+    **dict.fromkeys(("clean", "doctor", "keep", "monitor", "unkeep"), "orihon.cli.maintenance"),
+    **dict.fromkeys(("compact", "inherit"), "orihon.cli.show"),
+    "enqueue": "orihon.cli.worker",
+    "import": "orihon.cli.export",
+    "resume": "orihon.cli.run",
+    "similar": "orihon.cli.search",
+    "stats": "orihon.cli.ls",
+    **dict.fromkeys(("stop", "unpause"), "orihon.cli.pause"),
 }
 UNEXPECTED, INTERRUPTED = 70, 130
 
@@ -77,7 +78,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"orihon.cli.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(MODULES.get(cmd_name, f"orihon.cli.{cmd_name}"))
         command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
@@ -92,13 +93,16 @@ class LazyGroup(click.Group):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Print the traceback of an error, and log messages.")
 @click.version_option(package_name="orihon", prog_name="orihon")
-def cli(*, debug: bool) -> None:
+@click.pass_context
+def cli(context: click.Context, *, debug: bool) -> None:
     """Keep the whole history of an LLM agent on disk and fold it so that it fits in the model's window."""
     if debug:
         show_log(logging.DEBUG)
+    if context.invoked_subcommand is None:
+        importlib.import_module("orihon.cli.ls").print_next_steps()
 
 
 def show_log(level: int) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
 from orihon import terminal
+from orihon.cli._output import Styled
 from orihon.terminal import Language, detect_language
 
+if TYPE_CHECKING:
+    from orihon.ops.listing import TaskListing
+
 NONE = "-"
+STYLES = {"running": "green", "interrupted": "red", "failed": "red", "paused": "yellow", "pending": "cyan"}
 
 
 def choose_language(option: str | None, environ: Mapping[str, str] | None = None) -> Language:
@@ -24,6 +30,12 @@ def choose_language(option: str | None, environ: Mapping[str, str] | None = None
 def format_duration(seconds: float | None, lang: Language) -> str:
     """Return `15m 23s`, or a dash if the duration is unknown."""
     return NONE if seconds is None else terminal.format_duration(seconds, lang)
+
+
+def format_status(task: TaskListing) -> Styled:
+    """Return the status of a task in its colour. A running task whose process is gone is interrupted."""
+    status = "interrupted" if task.interrupted else task.status
+    return Styled(status, STYLES.get(status, ""))
 
 
 def format_size(size_bytes: float) -> str:

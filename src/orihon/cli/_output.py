@@ -1,49 +1,127 @@
 """Everything that commands print goes through this module, which escapes characters that control a terminal.
 
-`say` prints text of one or more lines, `say_line` one line that contains values from outside, `say_json` JSON for
-programs. Colours come from `Styled` only. A test checks that no command prints in another way.
+`say` prints text of one or more lines, `say_line` one line that contains values from outside, `say_table` a table,
+`say_json` JSON for programs. Colours come from `Styled` only, and only on a terminal; `NO_COLOR` turns them off. Text
+is never taken for markup. A test checks that no command prints in another way.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-import time
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orihon.cli._format import format_size
-from orihon.terminal import encode_json_line, escape, escape_line, truncate
+from orihon.terminal import encode_json_line, escape, escape_line
 
 if TYPE_CHECKING:
-    from orihon.ops.progress import ProgressCounter
+    from rich.console import Console
+    from rich.text import Text
 
-PROGRESS_SECONDS = 0.1  # between two changes of the progress line
+PIPE_WIDTH = 10_000  # a program reads complete cells
+MIN_WIDTH = 24  # of the column that is cut
+MARKS = 4  # a line with more characters per column than this is always cut
+MORE = "…"
 
 
 class Styled(NamedTuple):
     """A text in a colour."""
 
     text: str
-    colour: str | None = None
+    style: str = ""
 
 
 def say(*pieces: str | Styled, err: bool = False, nl: bool = True) -> None:
     """Print text of one or more lines."""
-    click.echo("".join(map(_render, pieces)), err=err, nl=nl)
+    plain = [piece if isinstance(piece, Styled) else Styled(piece) for piece in pieces]
+    clean = [piece._replace(text=escape(_mask(piece.text))) for piece in plain]
+    if any(piece.style for piece in clean) and (sys.stderr if err else sys.stdout).isatty():
+        from rich.text import Text  # noqa: PLC0415 - only for colours
+
+        make_console(err=err).print(Text.assemble(*clean), soft_wrap=True, end="\n" if nl else "")
+    else:
+        click.echo("".join(piece.text for piece in clean), err=err, nl=nl)
 
 
 def say_line(*pieces: str | Styled, err: bool = False) -> None:
     """Print one line. Newlines in the text become blanks."""
-    flattened = (
-        escape_line(piece) if isinstance(piece, str) else piece._replace(text=escape_line(piece.text))
-        for piece in pieces
-    )
-    say(*flattened, err=err)
+    plain = [piece if isinstance(piece, Styled) else Styled(piece) for piece in pieces]
+    say(*(piece._replace(text=escape_line(piece.text)) for piece in plain), err=err)
+
+
+def say_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Styled]],
+    *,
+    shrink: str,
+    numbers: Collection[str] = (),
+    optional: Sequence[str] = (),
+) -> None:
+    """Print a table. On a terminal it fits the width: `optional` columns are left out, and those of `shrink` are cut.
+
+    In a pipe every row is complete.
+    """
+    from rich.table import Table  # noqa: PLC0415 - only for tables
+
+    console = make_console()
+    columns = dict(zip(headings, zip(*([_make_cell(cell) for cell in row] for row in rows), strict=True), strict=True))
+    widths = {name: max(len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
+    for name in optional:
+        if sum(widths.values()) - max(0, widths[shrink] - MIN_WIDTH) + 2 * (len(widths) - 1) > console.width:
+            del widths[name]
+    room = console.width - sum(widths.values()) + widths[shrink] - 2 * (len(widths) - 1)
+    columns[shrink] = tuple(_cut_middle(cell, max(room, len(MORE))) for cell in columns[shrink])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in widths:
+        table.add_column(name, no_wrap=name != shrink, justify="right" if name in numbers else "left")
+    for cells in zip(*(columns[name] for name in widths), strict=True):
+        table.add_row(*cells)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _make_cell(cell: str | Styled) -> Text:
+    from rich.text import Text  # noqa: PLC0415 - only for tables
+
+    text, style = cell if isinstance(cell, Styled) else Styled(cell)
+    return Text(escape_line(_mask(text))[:PIPE_WIDTH], style, no_wrap=True, overflow="ellipsis")
+
+
+def _cut_middle(cell: Text, width: int) -> Text:
+    """Cut a cell in its middle: the end of a key has the number of the issue."""
+    if cell.cell_len <= width:
+        return cell
+    half = (width - 1) // 2
+    short = cell.copy()
+    short.plain = f"{cell.plain[: width - 1 - half]}{MORE}{cell.plain[len(cell.plain) - half :]}"
+    return short
+
+
+def make_console(*, err: bool = False) -> Console:
+    """Return a console of rich that takes text as it is."""
+    from rich.console import Console  # noqa: PLC0415 - `--help` and `--json` do not need it
+
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
+    width = None if is_terminal else PIPE_WIDTH
+    return Console(stderr=err, markup=False, emoji=False, highlight=False, width=width, force_terminal=is_terminal)
+
+
+def truncate(text: str, width: int) -> str:
+    """Cut a line to `width` columns. A line that was cut ends with an ellipsis."""
+    if len(text) > MARKS * width:  # combining marks have no width
+        text = text[: MARKS * width] + MORE
+    if text.isascii() and len(text) <= width:
+        return text
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    line = Text(text)
+    line.truncate(width, overflow="ellipsis")
+    return line.plain
 
 
 def say_json(value: Any) -> None:
@@ -54,18 +132,18 @@ def say_json(value: Any) -> None:
 def say_notes(notes: list[str]) -> None:
     """Print notes to standard error, one per line."""
     for note in notes:
-        say_line(f"note     {note}", err=True)
+        say_line(Styled("note     ", "dim"), note, err=True)
 
 
 def say_problems(problems: list[str]) -> None:
     """Print problems to standard error, one per line."""
     for problem in problems:
-        say_line(f"problem  {problem}", err=True)
+        say_line(Styled("problem  ", "red"), problem, err=True)
 
 
 def say_error(message: str, hint: str = "") -> None:
     """Print an error and its hint to standard error."""
-    say(f"orihon: {message}" + (f"\n  {hint}" if hint else ""), err=True)
+    say(Styled("orihon: ", "bold red"), message, Styled(f"\n  {hint}" if hint else "", "dim"), err=True)
 
 
 def say_traceback() -> None:
@@ -78,52 +156,6 @@ def _mask(text: str) -> str:
     from orihon.ingest import shown  # noqa: PLC0415 - `--help` does not need it
 
     return shown(text)
-
-
-def _render(piece: str | Styled) -> str:
-    if isinstance(piece, Styled):
-        return click.style(escape(_mask(piece.text)), fg=piece.colour)
-    return escape(_mask(piece))
-
-
-class Progress:
-    """A line on standard error that shows the progress of a command. It is shown on a terminal only."""
-
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-        self._shown_at = 0.0
-
-    def show(self, text: str, *, at_once: bool = False) -> None:
-        """Replace the line, at most ten times a second unless `at_once` is set."""
-        if self._is_terminal and (at_once or time.monotonic() - self._shown_at >= PROGRESS_SECONDS):
-            self._shown_at = time.monotonic()
-            width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{truncate(escape_line(text), width)}")
-
-    def show_counts(self, template: str) -> Callable[[ProgressCounter], None]:
-        """Return a callback that shows counts, in a template such as "{tasks:,} tasks, {size}"."""
-
-        def show(counter: ProgressCounter) -> None:
-            size = format_size(counter.size_bytes)
-            self.show(template.format(tasks=counter.tasks, records=counter.records, size=size))
-
-        return show
-
-    def clear(self) -> None:
-        """Remove the line before other output."""
-        if self._shown_at:
-            self._shown_at = 0.0
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
 
 
 class LogFormatter(logging.Formatter):

@@ -14,7 +14,6 @@ from orihon.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = {
-    "store": click.option("--store", metavar="URL", help="Use this store instead of that of the settings."),
     "user": click.option("--user", help="Owner of the task. The settings of this user apply."),
     "model": click.option("--model", help="Such as `anthropic:claude-sonnet-5`, `ollama:qwen3`, or `scripted:FILE`."),
     "plan": click.option("--plan/--no-plan", default=None, help="Plan first, or not. Default: `planning.enabled`."),

@@ -17,30 +17,28 @@ from orihon.chat import registry
 from orihon.chat.i18n import Texts
 from orihon.chat.terminal.ui import PipeUI, format_listings
 from orihon.cli import leave
+from orihon.cli._command import Session, store_command
 from orihon.cli._output import say, say_line
 from orihon.cli._run_options import build_job, run_options
 from orihon.engine import Engine
 from orihon.errors import UsageError
-from orihon.ops.access import AccessGate
-from orihon.settings.load import load
 from orihon.terminal import detect_language
 
 if TYPE_CHECKING:
     from orihon.chat.terminal.ui_terminal import TerminalUI
 
 
-@click.command()
+@store_command()
 @click.option("--name", default="", help="Name of the new conversation. Default: the date.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[NAME|UUID]", help="Continue the last or this one.")
-@run_options("store", "user", "model", "workspace", "approve", "context_length", "prices")
+@run_options("user", "model", "workspace", "approve", "context_length", "prices")
 @click.option("--plain", is_flag=True, help="Read and write plain lines; always on without a terminal.")
 @click.option("--no-mcp", is_flag=True, help="Do not use the tools of MCP servers.")
 @click.option("--list", "wants_list", is_flag=True, help="List the conversations of this directory.")
 @click.option("--search", metavar="TEXT", help="Search the conversations of this directory.")
 @click.option("--delete", metavar="NAME", help="Delete a conversation and its checkpoints.")
-@click.pass_context
 def chat(
-    context: click.Context,
+    session: Session,
     /,
     name: str,
     resume: str | None,
@@ -51,7 +49,7 @@ def chat(
     no_mcp: bool,
     wants_list: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Talk to a model, in a conversation that is stored and can be continued.
 
     /help lists the commands, Ctrl-C cancels an answer, Ctrl-D exits. In a pipe every line is a message, the answers are
@@ -69,20 +67,20 @@ def chat(
     texts = Texts(detect_language(os.environ))
     job = build_job(options)
     directory = Path(job.workspace)
-    settings = load()
-    gate = AccessGate(settings, options["store"], command="chat")
-    options["user"] = gate.owner_for(options["user"])
-    with gate.open_engine() as engine:
-        if wants_list:
-            engine.trail.record("tasks", ["rows"], query={"directory": str(directory)})
-            say(format_listings(registry.list_conversations(engine, directory, user=options["user"]), texts))
-        elif search is not None:
-            _search(engine, search, directory, options["user"])
-        elif delete is not None:
-            registry.delete(engine, registry.find(engine, directory, delete, user=options["user"]).uuid)
-        else:
-            chosen = {"name": name or resume or "", "user": options["user"], "mcp": not no_mcp}
-            context.exit(_run_session(engine, job, texts, is_plain=plain, is_new=resume is None, **chosen))
+    user = session.gate.owner_for(options["user"])
+    engine = session.engine
+    if wants_list:
+        engine.trail.record("tasks", ["rows"], query={"directory": str(directory)})
+        say(format_listings(registry.list_conversations(engine, directory, user=user), texts))
+    elif search is not None:
+        for hit in registry.search(engine, search, directory, user=user):
+            say_line(f"{hit.name} [{hit.seq}] {hit.role}: {hit.text}")
+    elif delete is not None:
+        registry.delete(engine, registry.find(engine, directory, delete, user=user).uuid)
+    else:
+        chosen = {"name": name or resume or "", "user": user, "mcp": not no_mcp}
+        return _run_session(engine, job, texts, is_plain=plain, is_new=resume is None, **chosen)
+    return 0
 
 
 def _run_session(engine: Engine, job: Job, texts: Texts, *, is_plain: bool, is_new: bool, **options: Any) -> int:
@@ -110,8 +108,3 @@ def _make_terminal_ui(texts: Texts, directory: Path) -> TerminalUI:
             hint='Run: pip install "orihon[agent]", or add --plain.',
         ) from error
     return TerminalUI(texts, find_history(directory, os.environ))
-
-
-def _search(engine: Engine, text: str, directory: Path, user: str | None) -> None:
-    for hit in registry.search(engine, text, directory, user=user):
-        say_line(f"{hit.name} [{hit.seq}] {hit.role}: {hit.text}")

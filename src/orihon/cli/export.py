@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from orihon.chat import document, registry
-from orihon.cli._command import StoreSession, store_command
+from orihon.cli._command import Session, store_command, uuid_argument
 from orihon.cli._format import format_size
 from orihon.cli._output import say, say_error, say_json, say_notes
 from orihon.engine import Engine
@@ -23,9 +23,9 @@ from orihon.errors import OrihonError, UsageError
 from orihon.ops.copy import TaskCopy
 from orihon.ops.export import FORMATS as EXPORT_FORMATS
 from orihon.ops.export import export_pieces
+from orihon.ops.formats import SESSIONS
 from orihon.ops.formats.session_file import SessionFile
-from orihon.ops.import_task import FORMATS as IMPORT_FORMATS
-from orihon.ops.import_task import FinalStatus, ImportedTask, count_messages, import_file
+from orihon.ops.import_task import PORTABLE, FinalStatus, ImportedTask, count_messages, import_file
 from orihon.ops.progress import format_count
 from orihon.ops.task_file import write_task_file
 from orihon.records import TaskRow
@@ -48,7 +48,7 @@ SUFFIXES = {
 
 
 @store_command(json='{"uuid", "format", "file", "size_bytes"} at the end.')
-@click.argument("uuid")
+@uuid_argument
 @click.option(
     "--format",
     type=click.Choice(["portable", *EXPORT_FORMATS, CONVERSATION]),
@@ -58,7 +58,7 @@ SUFFIXES = {
 )
 @click.option("-o", "--output", metavar="FILE", help="Output file; `-` is standard output.  [default: UUID.SUFFIX]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-def export(session: StoreSession, uuid: str, format: str, output: str | None, *, force: bool) -> None:
+def export(session: Session, uuid: str, format: str, output: str | None, *, force: bool) -> None:
     """Write one task to a file: everything in one portable file, or a format that people and programs read.
 
     A prefix of the id is enough. A portable file is read back and compared before it gets its name; `orihon import`
@@ -88,14 +88,14 @@ def export(session: StoreSession, uuid: str, format: str, output: str | None, *,
     size_bytes = path.stat().st_size
     result: dict[str, object] = {"uuid": reader.uuid, "format": format, "file": str(path), "size_bytes": size_bytes}
     if not session.as_json:
-        session.progress.clear()
+        session.clear()
         say_notes(notes)
     session.emit(
         result | ({"notes": notes} if notes else {}), f"Task {reader.uuid} is in {path}, {format_size(size_bytes)}."
     )
 
 
-def _print_export(session: StoreSession, reader: Reader, format: str) -> None:
+def _print_export(session: Session, reader: Reader, format: str) -> None:
     """Write to standard output: unchanged, or without control characters if it is a terminal."""
     is_terminal = sys.stdout.isatty()
     if format in EXPORT_FORMATS:
@@ -112,7 +112,7 @@ def _print_export(session: StoreSession, reader: Reader, format: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task"
         say_notes(_write_file(session, reader.row, format, path))
-        session.progress.clear()
+        session.clear()
         if is_terminal:
             say_json(path.read_bytes())
             return
@@ -121,12 +121,12 @@ def _print_export(session: StoreSession, reader: Reader, format: str) -> None:
                 sys.stdout.buffer.write(block)
 
 
-def _write_file(session: StoreSession, row: TaskRow, format: str, path: Path) -> list[str]:
+def _write_file(session: Session, row: TaskRow, format: str, path: Path) -> list[str]:
     """Write a portable file or the document of a conversation. Return notes on what was left out."""
     if format == CONVERSATION:
         _write_conversation(session, row, path)
         return []
-    on_progress = session.progress.show_counts("{records:,} records, {size}")
+    on_progress = session.show_progress("exporting")
     return write_task_file(session.authorized.store, row, path, on_progress=on_progress).notes
 
 
@@ -144,7 +144,7 @@ def _write_text(path: Path, reader: Reader, format: str) -> None:
             raise
 
 
-def _write_conversation(session: StoreSession, row: TaskRow, path: Path) -> None:
+def _write_conversation(session: Session, row: TaskRow, path: Path) -> None:
     """Write the document from a copy of the task. The task is neither leased nor changed."""
     store = session.authorized.store
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def _write_conversation(session: StoreSession, row: TaskRow, path: Path) -> None
 
 @store_command("import", json='One {"uuid", "file", "format", "messages", "already", …} per line.', create=True)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", type=click.Choice((*IMPORT_FORMATS, CONVERSATION)), help="Default: detected.")
+@click.option("--format", type=click.Choice((PORTABLE, *SESSIONS, CONVERSATION)), help="Default: detected.")
 @click.option("--key", metavar="KEY", help="Key of the task, such as github/acme/shop/issue/27; for one file only.")
 @click.option("--user", help="Owner, for administrators.  [default: you; for a portable file, its owner]")
 @click.option(
@@ -168,7 +168,7 @@ def _write_conversation(session: StoreSession, row: TaskRow, path: Path) -> None
     help="Status of a session: `paused` to continue it, `completed` to inherit from it.",
 )
 def import_(
-    session: StoreSession,
+    session: Session,
     files: tuple[str, ...],
     *,
     format: str | None,
@@ -201,7 +201,7 @@ def import_(
             if len(files) == 1:
                 raise
             exit_code = error.exit_code
-            session.progress.clear()
+            session.clear()
             say_error(error.message, error.hint)
             continue
         for task in tasks:
@@ -209,10 +209,10 @@ def import_(
     return exit_code
 
 
-def _import(session: StoreSession, path: Path, **options: Any) -> list[ImportedTask]:
+def _import(session: Session, path: Path, **options: Any) -> list[ImportedTask]:
     if options["format"] == CONVERSATION or (options["format"] is None and _is_conversation(path)):
         return [_read_conversation(session, path, options["user"])]
-    on_progress = session.progress.show_counts("{tasks:,} tasks, {records:,} records")
+    on_progress = session.show_progress("importing")
     return import_file(session.authorized, session.settings, path, **options, on_progress=on_progress)
 
 
@@ -232,11 +232,11 @@ def _is_conversation(path: Path) -> bool:
         return file.read(len(CONVERSATION_START)) == CONVERSATION_START
 
 
-def _read_conversation(session: StoreSession, path: Path, user: str | None) -> ImportedTask:
+def _read_conversation(session: Session, path: Path, user: str | None) -> ImportedTask:
     """Create a conversation in this directory that continues the document. Every import creates a new one."""
     authorized = session.authorized
     if user not in {None, authorized.principal.user}:
-        authorized.require_admin("import a conversation for somebody else")
+        authorized.require_admin("import a conversation for another user")
     sha256 = SessionFile(path).sha256
     source = {"file": path.name, "format": CONVERSATION, "sha256": sha256}
     engine = Engine(authorized.store, session.settings, user=authorized.principal.scope)

@@ -1,37 +1,37 @@
-"""`orihon ls` and `orihon stats`: list the tasks of a store, and count them."""
+"""`orihon ls`, `orihon stats`, and `orihon` alone: the tasks of a store, their figures, and what to do next."""
 
 from __future__ import annotations
 
-import shutil
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
 
-from orihon.cli._command import StoreSession, filter_options, language_option, store_command
-from orihon.cli._format import NONE, choose_language, format_duration, format_size, format_time
-from orihon.cli._output import Styled, say, say_json, say_line
-from orihon.errors import UsageError
-from orihon.ops.listing import TaskListing, TaskPage, list_tasks
+from orihon.cli._command import Session, filter_options, language_option, store_command
+from orihon.cli._format import NONE, choose_language, format_duration, format_size, format_status, format_time
+from orihon.cli._output import Styled, say, say_json, say_line, say_table, truncate
+from orihon.errors import NotFound, UsageError
+from orihon.ops.access import open_authorized_store
+from orihon.ops.listing import TaskPage, list_tasks
 from orihon.ops.progress import format_count
+from orihon.settings.load import load
 from orihon.stores.base import Order, Query
 from orihon.task.lifecycle import INTERRUPTED
-from orihon.terminal import Language, collapse, measure_width, pad, truncate
+from orihon.terminal import Language, collapse
 
 if TYPE_CHECKING:
-    from orihon.ops.stats import Measure, Statistics
+    from orihon.ops.stats import Measure, Statistics, User
 
 HEADINGS = ("TASK", "STATUS", "KEY", "USER", "WHEN", "DURATION", "CALLS", "TOKENS")
 NUMBERS = {"DURATION", "CALLS", "TOKENS"}
-SHRINKING = HEADINGS.index("KEY")
-MIN_WIDTH = 12  # of the column that shrinks
-COLOURS = {"running": "green", "paused": "yellow", "failed": "red", "pending": "cyan"}
+OPTIONAL = ("CALLS", "USER", "DURATION")  # left out first where the terminal is narrow
 
 TITLE = "Context Storage Statistics"
-MAX_USERS, MAX_TASKS = 10, 10
+MAX_USERS, MAX_TASKS, MAX_NAME = 10, 10, 40
 MAX_DAYS = 60  # in the line of bars
-BAR_WIDTH = 20
 BARS = "▁▂▃▄▅▆▇█"
 MEASURES = {
     "failure_rate": "Failure rate",
@@ -40,6 +40,21 @@ MEASURES = {
     "bytes_per_month": "Disk per month",
     "duration_growth": "Duration, last 30 days against the 30 before",
     "memory_saved": "Memory saved",
+}
+
+ABOUT = "Orihon keeps the whole history of an LLM agent on disk and folds it so that it fits in the model's window."
+FIRST_STEPS = {
+    "orihon demo": "watch an agent that is killed and resumes, offline",
+    'orihon run "Fix the tests"': "work on a task; --model names the model",
+    "orihon chat": "talk to a model",
+    "orihon import FILE": "import sessions of other agents",
+    "orihon config": "show the settings",
+}
+NEXT_STEPS = {
+    "orihon ls": "list the tasks",
+    "orihon show UUID": "show one of them",
+    "orihon search WORDS": "search all of them",
+    'orihon run "Fix the tests"': "work on a new task",
 }
 
 
@@ -52,7 +67,7 @@ MEASURES = {
 @click.option("--page", type=click.IntRange(1), default=1, show_default=True, help="Page to show.")
 @language_option
 def ls(
-    session: StoreSession,
+    session: Session,
     lang: str | None,
     *,
     sort: Order,
@@ -89,35 +104,21 @@ def ls(
 
 
 def _print_table(page: TaskPage, lang: Language) -> None:
-    """Print a table that fits the terminal."""
-    if not page.tasks:
-        return
-    table = [HEADINGS, *(_list_cells(task, lang) for task in page.tasks)]
-    widths = [max(map(measure_width, column)) for column in zip(*table, strict=True)]
-    if sys.stdout.isatty():
-        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
-        widths[SHRINKING] = max(MIN_WIDTH, widths[SHRINKING] - max(0, excess))
-    for number, line in enumerate(table):
-        cells = [
-            pad(truncate(cell, width), width, right=heading in NUMBERS)
-            for heading, cell, width in zip(HEADINGS, line, widths, strict=True)
-        ]
-        uuid, status, *others = cells
-        colour = COLOURS.get(line[1]) if number else None
-        say_line(f"{uuid}  ", Styled(status, colour), f"  {'  '.join(others)}".rstrip())
-
-
-def _list_cells(task: TaskListing, lang: Language) -> tuple[str, ...]:
-    return (
-        task.uuid[:8],
-        task.status,
-        collapse(task.task_key),
-        collapse(task.user or NONE),
-        format_time(task.created_at, seconds=False),
-        format_duration(task.seconds, lang),
-        f"{task.llm_calls:,}",
-        f"{task.tokens:,}",
-    )
+    rows = [
+        (
+            task.uuid[:8],
+            format_status(task),
+            collapse(task.task_key),
+            collapse(task.user or NONE),
+            format_time(task.created_at, seconds=False),
+            format_duration(task.seconds, lang),
+            f"{task.llm_calls:,}",
+            f"{task.tokens:,}",
+        )
+        for task in page.tasks
+    ]
+    if rows:
+        say_table(HEADINGS, rows, shrink="KEY", numbers=NUMBERS, optional=OPTIONAL)
 
 
 @store_command(json="One object; `measures` has each figure with its target.")
@@ -125,7 +126,7 @@ def _list_cells(task: TaskListing, lang: Language) -> tuple[str, ...]:
 @filter_options
 @click.option("--disk", is_flag=True, help="Measure the files on disk instead of adding up the sizes of the records.")
 @language_option
-def stats(session: StoreSession, lang: str | None, *, summary: bool, disk: bool, **filters: Any) -> None:
+def stats(session: Session, lang: str | None, *, summary: bool, disk: bool, **filters: Any) -> None:
     """Count tasks, disk, tokens and time, in total and by user, and compare them with their targets.
 
     With a filter, the newest of the selected tasks are listed as well.
@@ -143,8 +144,7 @@ def stats(session: StoreSession, lang: str | None, *, summary: bool, disk: bool,
     query = Query(**filters)
     statistics = compute_statistics(session.authorized, query)
     if disk:
-        on_progress = session.progress.show_counts("{tasks:,} tasks, {size}")
-        usage = measure_disk(session.authorized, query, on_progress=on_progress)
+        usage = measure_disk(session.authorized, query, on_progress=session.show_progress("measuring"))
         statistics = msgspec.structs.replace(
             statistics,
             active_bytes=usage.active_bytes,
@@ -161,39 +161,38 @@ def stats(session: StoreSession, lang: str | None, *, summary: bool, disk: bool,
 def _print_statistics(statistics: Statistics, lang: Language) -> None:
     packed = statistics.ended_packed_bytes
     after = f" ({format_size(packed)} after compression)" if packed != statistics.ended_bytes else ""
-    say(f"{TITLE}\n{'=' * len(TITLE)}\n")
-    say_line(f"Total contexts: {statistics.tasks:,}")
-    for name, count in ({"running": 0, "completed": 0} | statistics.by_status).items():
-        say_line(f"  - {name.capitalize()}: {count:,}")
-    say(f"\nDisk usage:\n  - Running: {format_size(statistics.active_bytes)}")
-    say_line(f"  - Completed: {format_size(statistics.ended_bytes)}{after}")
-    say("\nAverage per task:")
-    say_line(f"  - Messages: {_format_number(statistics.average_messages)}")
-    say_line(f"  - Tokens: {_format_number(statistics.average_tokens)}")
-    say_line(f"  - Duration: {format_duration(statistics.average_seconds, lang)}")
-    say_line(f"  - Compressions: {_format_number(statistics.average_compressions, '.1f')}")
-    _print_users(statistics, lang)
-    say("\nTargets:")
+    by_status = {"running": 0, "completed": 0} | statistics.by_status
+    lines = [
+        f"{TITLE}\n{'=' * len(TITLE)}\n",
+        f"Total contexts: {statistics.tasks:,}",
+        *(f"  - {name.capitalize()}: {count:,}" for name, count in by_status.items()),
+        "\nDisk usage:",
+        f"  - Running: {format_size(statistics.active_bytes)}",
+        f"  - Completed: {format_size(statistics.ended_bytes)}{after}",
+        "\nAverage per task:",
+        f"  - Messages: {_format_number(statistics.average_messages)}",
+        f"  - Tokens: {_format_number(statistics.average_tokens)}",
+        f"  - Duration: {format_duration(statistics.average_seconds, lang)}",
+        f"  - Compressions: {_format_number(statistics.average_compressions, '.1f')}",
+        "\nBy user:",
+        *_format_users(statistics.users, lang),
+        "\nTargets:",
+    ]
+    say("\n".join(lines))
     for measure in statistics.measures:
         say_line(*_format_measure(measure))
-    _print_days(statistics.days)
+    if statistics.days and sys.stdout.isatty():
+        say(_format_days(statistics.days))
 
 
-def _print_users(statistics: Statistics, lang: Language) -> None:
-    say("\nBy user:")
-    users, others = statistics.users[:MAX_USERS], statistics.users[MAX_USERS:]
-    width = max((measure_width(collapse(user.user)) for user in users), default=0)
-    for user in users:
-        name = truncate(collapse(user.user) or "(nobody)", 40)
-        if sys.stdout.isatty():
-            name = f"{pad(name, width)}: {'█' * round(user.share * BAR_WIDTH):{BAR_WIDTH}} "
-        else:
-            name += ":"
+def _format_users(users: list[User], lang: Language) -> Iterator[str]:
+    for user in users[:MAX_USERS]:
+        name = truncate(collapse(user.user) or "(no user)", MAX_NAME)
         usage = f"{user.tokens:,} tokens, {format_duration(user.average_seconds, lang)} each"
-        say_line(f"  - {name} {format_count(user.tasks, 'task')} ({user.share:.0%}), {usage}")
-    if others:
+        yield f"  - {name}: {format_count(user.tasks, 'task')} ({user.share:.0%}), {usage}"
+    if others := users[MAX_USERS:]:
         tasks = sum(user.tasks for user in others)
-        say_line(f"  - {format_count(len(others), 'other')}: {format_count(tasks, 'task')}")
+        yield f"  - {format_count(len(others), 'other')}: {format_count(tasks, 'task')}"
 
 
 def _format_measure(measure: Measure) -> tuple[str | Styled, ...]:
@@ -208,18 +207,48 @@ def _format_measure(measure: Measure) -> tuple[str | Styled, ...]:
     start = f"  - {MEASURES[measure.name]}: {value} (target {measure.target}"
     if measure.is_met is None:
         return (f"{start})",)
-    return f"{start}, ", "met" if measure.is_met else Styled("missed", "red"), ")"
+    return f"{start}, ", Styled("met", "green") if measure.is_met else Styled("missed", "red"), ")"
 
 
-def _print_days(days: dict[str, int]) -> None:
-    """Print one bar per day, on a terminal only."""
-    if not days or not sys.stdout.isatty():
-        return
+def _format_days(days: dict[str, int]) -> str:
+    """Return one bar per day."""
     newest = dict(list(days.items())[-MAX_DAYS:])
     most = max(newest.values())
-    line = "".join(BARS[min(len(BARS) - 1, count * len(BARS) // (most + 1))] for count in newest.values())
-    say(f"\nTasks per day, {next(iter(newest))} to {next(reversed(newest))}, {most:,} at most:\n  {line}")
+    bars = "".join(BARS[min(len(BARS) - 1, count * len(BARS) // (most + 1))] for count in newest.values())
+    return f"\nTasks per day, {next(iter(newest))} to {next(reversed(newest))}, {most:,} at most:\n  {bars}"
 
 
 def _format_number(value: float | None, form: str = ",.0f") -> str:
     return NONE if value is None else format(value, form)
+
+
+# `orihon` alone
+
+
+def print_next_steps() -> None:
+    """Print what is in the store, and what to do next."""
+    settings = load()
+    url = settings.store_url
+    try:
+        with open_authorized_store(settings, url, command="orihon") as authorized:
+            counts = Counter({status: sums.tasks for status, sums in authorized.totals(Query(), "status").items()})
+            newest = list_tasks(authorized, Query(status=("running", "paused"), limit=MAX_TASKS)).tasks
+    except NotFound:
+        say(f"{ABOUT}\n\nThere is no store at {url} yet. To begin:\n")
+        _print_steps(FIRST_STEPS)
+        return
+    interrupted = [task for task in newest if task.interrupted]
+    paused = [task for task in newest if task.status == "paused"]
+    counts["running"] -= len(interrupted)
+    counts["interrupted"] = len(interrupted)
+    listed = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()) if count > 0)
+    say(f"{url}: {listed or 'no tasks'}.\n")
+    steps = {f"orihon resume {task.uuid[:8]}": "continue a task whose process is gone" for task in interrupted[:1]}
+    steps |= {f"orihon resume {task.uuid[:8]}": "continue a paused task" for task in paused[:1]}
+    _print_steps((steps | NEXT_STEPS) if newest or counts.total() else FIRST_STEPS)
+
+
+def _print_steps(steps: dict[str, str]) -> None:
+    for command, purpose in steps.items():
+        say_line("  ", Styled(f"{command:28}", "bold"), f" {purpose}")
+    say("\n`orihon --help` lists all commands.")

@@ -9,20 +9,16 @@ import click
 
 from orihon.agent.control import pause_files, stop_file_path, write_signal_file
 from orihon.agent.queue import load_job, stop_idle_task
-from orihon.cli._command import StoreSession, emit, json_option, store_command, store_option
+from orihon.cli._command import Session, optional_uuids_argument, store_command, uuids_argument
 from orihon.engine import Engine
 from orihon.errors import SettingsError, UsageError
-from orihon.ops.access import open_authorized_store, require_admin
 from orihon.records import TaskRow
-from orihon.settings.load import load
 
 
-@click.command()
-@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+@store_command(json='One {"file", "exists"} per line.')
+@optional_uuids_argument
 @click.option("--all", "is_all", is_flag=True, help="All tasks, including those that start later.")
-@store_option()
-@json_option('One {"file", "exists"} per line.')
-def pause(uuids: tuple[str, ...], url: str | None, *, is_all: bool, as_json: bool) -> None:
+def pause(session: Session, uuids: tuple[str, ...], *, is_all: bool) -> None:
     """Ask tasks to pause, through a file that they check before each model call.
 
     `orihon unpause` removes the file. Workers then continue the tasks they paused, and `orihon run --resume UUID`
@@ -32,17 +28,23 @@ def pause(uuids: tuple[str, ...], url: str | None, *, is_all: bool, as_json: boo
     orihon pause 550e8400
     orihon pause --all
     """
-    for path in _find_files(uuids, url, is_all=is_all, command="pause"):
+    for path, row in _find_files(session, uuids, is_all=is_all):
         write_signal_file(path)
-        emit({"file": str(path), "exists": path.exists()}, str(path), as_json=as_json)
+        session.emit({"file": str(path), "exists": path.exists()}, f"{_describe_pause(row)} ({path})")
 
 
-@click.command()
-@click.argument("uuids", metavar="[UUID]...", nargs=-1)
+def _describe_pause(row: TaskRow | None) -> str:
+    if row is None:
+        return "All tasks, now and later, pause before their next model call, until `orihon unpause --all`."
+    if row.status == "running":
+        return f"{row.uuid} pauses before its next model call."
+    return f"{row.uuid} is {row.status}; no worker continues it until `orihon unpause {row.uuid[:8]}`."
+
+
+@store_command(json='One {"file", "exists"} per line.')
+@optional_uuids_argument
 @click.option("--all", "is_all", is_flag=True, help="Remove the file for all tasks; those of single tasks stay.")
-@store_option()
-@json_option('One {"file", "exists"} per line.')
-def unpause(uuids: tuple[str, ...], url: str | None, *, is_all: bool, as_json: bool) -> None:
+def unpause(session: Session, uuids: tuple[str, ...], *, is_all: bool) -> None:
     """Remove the files that ask tasks to pause.
 
     Workers continue the tasks they paused; `orihon run --resume UUID` continues a task that was started with `orihon
@@ -52,38 +54,37 @@ def unpause(uuids: tuple[str, ...], url: str | None, *, is_all: bool, as_json: b
     orihon unpause 550e8400
     orihon unpause --all
     """
-    for path in _find_files(uuids, url, is_all=is_all, command="unpause"):
+    for path, row in _find_files(session, uuids, is_all=is_all):
         existed = path.exists()
         path.unlink(missing_ok=True)
-        sentence = f"{path} is removed." if existed else f"{path} does not exist."
-        emit({"file": str(path), "exists": path.exists()}, sentence, as_json=as_json)
+        subject, verb = ("Tasks", "are") if row is None else (row.uuid, "is")
+        sentence = f"{subject} {verb} {'no longer' if existed else 'not'} asked to pause. ({path})"
+        session.emit({"file": str(path), "exists": path.exists()}, sentence)
 
 
-def _find_files(uuids: tuple[str, ...], url: str | None, *, is_all: bool, command: str) -> Iterator[Path]:
+def _find_files(session: Session, uuids: tuple[str, ...], *, is_all: bool) -> Iterator[tuple[Path, TaskRow | None]]:
     """Yield the files that ask these tasks, or all tasks, to pause."""
     if bool(uuids) == is_all:
         raise UsageError("Name the tasks.", hint="Give ids, or --all.")
-    settings = load()
     if is_all:
-        require_admin(settings, "pause the tasks of all", url, command=command)
-    if not settings.pause_resume.enabled:
+        session.gate.require_admin("pause the tasks of all")
+    settings = session.settings.pause_resume
+    if not settings.enabled:
         raise SettingsError(
             "`pause_resume.enabled` is off, so tasks do not check for the file.", path="pause_resume.enabled"
         )
     if is_all:
-        yield Path(settings.pause_resume.signal_file)
-        return
-    with open_authorized_store(settings, url, command=command) as authorized:
-        for uuid in uuids:
-            row = authorized.row(uuid)
-            authorized.record_access("task", ["row"], uuid=row.uuid)
-            yield pause_files(settings.pause_resume, row.uuid)[1]
+        yield Path(settings.signal_file), None
+    for uuid in uuids:
+        row = session.authorized.row(uuid)
+        session.authorized.record_access("task", ["row"], uuid=row.uuid)
+        yield pause_files(settings, row.uuid)[1], row
 
 
 @store_command(json='One {"uuid", "status", "asked"} per line; `asked` if the task runs and is asked through a file.')
-@click.argument("uuids", metavar="UUID...", nargs=-1, required=True)
+@uuids_argument
 @click.option("--reason", default="by the user", show_default=True, help="The reason, which is stored with the task.")
-def stop(session: StoreSession, uuids: tuple[str, ...], reason: str) -> None:
+def stop(session: Session, uuids: tuple[str, ...], reason: str) -> None:
     """End tasks permanently. A new task with the same key inherits what they learned.
 
     A queued or paused task is stopped at once. A running task is asked through a file, which it checks before each
@@ -91,7 +92,7 @@ def stop(session: StoreSession, uuids: tuple[str, ...], reason: str) -> None:
 
     \b
     orihon stop 550e8400
-    orihon stop 550e8400 7c9e6679 --reason "done by hand"
+    orihon stop 550e8400 7c9e6679 --reason "no longer needed"
     """
     authorized = session.authorized
     engine = Engine(authorized.store, session.settings, user=authorized.principal.scope)

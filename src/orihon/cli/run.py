@@ -6,7 +6,7 @@ import sys
 import threading
 import uuid as uuids
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import click
 import msgspec
@@ -17,27 +17,30 @@ from orihon.agent.loop import Step
 from orihon.agent.run_setup import RunSetup, resume_run
 from orihon.agent.targets import parse_target
 from orihon.agent.tools.approval import escape_question
-from orihon.cli._command import json_option, uuid_argument
-from orihon.cli._output import Progress, say, say_error, say_json, say_line
+from orihon.cli._command import Session, complete_uuid, store_command, uuid_argument
+from orihon.cli._output import say, say_error, say_json, say_line
+from orihon.cli._progress import Progress
 from orihon.cli._run_options import build_job, run_options, select_job_fields
 from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
-from orihon.ops.access import AccessGate, open_authorized_store
 from orihon.records import Message, TaskRow
-from orihon.settings.load import load
 from orihon.task.lifecycle import can_resume, check_resume
 
 INTERRUPTED = 130
 MAX_STEP_CHARS = 160
 
 
-@click.command()
+@store_command(json="One object at the end, on standard output, instead of the answer.")
 @click.argument("what", metavar="TEXT|FILE|URL", required=False)
 @run_options()
-@click.option("--resume", "uuid", metavar="UUID", help="Continue this paused task. A prefix of the id is enough.")
-@json_option("One object at the end, on standard output, instead of the answer.")
-@click.pass_context
-def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_json: bool, **options: Any) -> None:
+@click.option(
+    "--resume",
+    "uuid",
+    metavar="UUID",
+    shell_complete=complete_uuid,
+    help="Continue this paused task. A prefix of the id is enough.",
+)
+def run(session: Session, /, what: str | None, uuid: str | None, **options: Any) -> int:
     """Work on a text, a Markdown file, or an issue, pull or merge request, until it is done.
 
     Progress is shown on standard error, the answer is printed on standard output. Ctrl-C pauses the task. The exit
@@ -54,9 +57,13 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
         raise UsageError(
             "Name what to work on, or the task to resume.", hint="`orihon run TEXT|FILE|URL`, or `--resume UUID`."
         )
-    gate = AccessGate(load(), options["store"], command="run")
-    options["user"] = gate.owner_for(options["user"])
-    with gate.open_engine() as engine, RunDisplay() as display:
+    return _run(session, what, uuid, options)
+
+
+def _run(session: Session, what: str | None, uuid: str | None, options: dict[str, Any]) -> int:
+    options["user"] = session.gate.owner_for(options["user"])
+    engine = session.engine
+    with RunDisplay() as display:
         previous = engine.row(uuid) if uuid else None
         name = previous.uuid if previous else str(uuids.uuid4())
         try:
@@ -67,21 +74,19 @@ def run(context: click.Context, /, what: str | None, uuid: str | None, *, as_jso
         except (KeyboardInterrupt, SystemExit) as error:
             display.clear()
             row = _find_interrupted(engine, name, error)
-            _print_result(engine, row, as_json=as_json)
+            _print_result(session, row)
             say_error("paused", f"`orihon run --resume {row.uuid[:8]}` continues.")
-            context.exit(error.code if isinstance(error, SystemExit) else INTERRUPTED)  # type: ignore[arg-type]
-        display.clear()
-        _print_result(engine, row, as_json=as_json)
-        if row.status != "completed":
-            raise RunError(f"Task {row.uuid[:8]} {row.status}: {row.error_message or row.reason}", hint=_hint(row))
+            return error.code if isinstance(error, SystemExit) else INTERRUPTED  # type: ignore[return-value]
+    _print_result(session, row)
+    if row.status != "completed":
+        raise RunError(f"Task {row.uuid[:8]} {row.status}: {row.error_message or row.reason}", hint=_hint(row))
+    return 0
 
 
-@click.command()
+@store_command(json="One object at the end, on standard output, instead of the answer.")
 @uuid_argument
 @run_options()
-@json_option("One object at the end, on standard output, instead of the answer.")
-@click.pass_context
-def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: Any) -> None:
+def resume(session: Session, /, uuid: str, **options: Any) -> int:
     """Continue a task here: one that was paused, whose process died, or that is queued.
 
     A file that asks this task to pause is removed first. The command is the same as `orihon unpause UUID` and then
@@ -91,13 +96,11 @@ def resume(context: click.Context, /, uuid: str, *, as_json: bool, **options: An
     orihon resume 550e8400
     orihon resume 550e8400 --model anthropic:claude-sonnet-5 --approve edits
     """
-    settings = load()
-    with open_authorized_store(settings, options["store"], command="resume") as authorized:
-        row = authorized.row(uuid)
-        authorized.record_access("task", ["row"], uuid=row.uuid)
-    for path in pause_files(settings.pause_resume, row.uuid)[1:]:
+    row = session.authorized.row(uuid)
+    session.authorized.record_access("task", ["row"], uuid=row.uuid)
+    for path in pause_files(session.settings.pause_resume, row.uuid)[1:]:
         path.unlink(missing_ok=True)
-    context.invoke(run, what=None, uuid=row.uuid, as_json=as_json, **options)
+    return _run(session, None, row.uuid, options)
 
 
 def _start(engine: Engine, what: str, uuid: str, options: dict[str, Any], display: RunDisplay) -> TaskRow:
@@ -128,9 +131,9 @@ def _find_interrupted(engine: Engine, uuid: str, interrupt: BaseException) -> Ta
         raise interrupt from None
 
 
-def _print_result(engine: Engine, row: TaskRow, *, as_json: bool) -> None:
-    answer = _find_answer(engine, row)
-    if not as_json:
+def _print_result(session: Session, row: TaskRow) -> None:
+    answer = _find_answer(session.engine, row)
+    if not session.as_json:
         if row.status == "completed":
             say(answer)
         return
@@ -166,18 +169,18 @@ def _hint(row: TaskRow) -> str:
     return "Nothing is lost: a new run with the same key inherits what this one learned."
 
 
-class RunDisplay(Progress):
+class RunDisplay:
     """Shows a run on standard error: one changing line on a terminal, plain lines in a pipe."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._line = Progress() if sys.stderr.isatty() else None
         self._turn, self._action = "", ""
         self._lock = threading.RLock()
 
     @property
     def callbacks(self) -> dict[str, Any]:
         """The callbacks of a RunSetup. Questions are asked only at a terminal."""
-        can_ask = self._is_terminal and sys.stdin is not None and sys.stdin.isatty()
+        can_ask = self._line is not None and sys.stdin is not None and sys.stdin.isatty()
         return {"on_step": self.show_step} | ({"ask": self.ask, "ask_user": self.ask_user} if can_ask else {})
 
     def show_step(self, step: Step) -> None:
@@ -191,15 +194,20 @@ class RunDisplay(Progress):
                 self._action = _shorten(step.text)
             elif step.is_error:
                 self._action = f"failed: {_shorten(step.text)}"
-            if self._is_terminal:
+            if self._line is not None:
                 if step.kind == "note" or step.is_error:
                     self.clear()
                     say_line(self._action, err=True)
-                self.show(" · ".join(filter(None, (self._turn, self._action))), at_once=True)
+                self._line.show_line(" · ".join(filter(None, (self._turn, self._action))))
             elif step.kind == "turn":
                 say_line(self._turn, err=True)
             elif step.kind in {"call", "note"} or step.is_error:
                 say_line(f"  {self._action}" if step.kind != "note" else self._action, err=True)
+
+    def clear(self) -> None:
+        """Remove the line before other output."""
+        if self._line is not None:
+            self._line.clear()
 
     def ask(self, question: str) -> bool:
         """Ask whether the model may do something."""
@@ -213,6 +221,12 @@ class RunDisplay(Progress):
         self.clear()
         say(question, err=True, nl=False)
         return sys.stdin.readline().strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
 
 def _format_turn(step: Step) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import click
 
-from orihon.cli._command import StoreSession, filter_options, store_command, uuid_argument
-from orihon.cli._format import NONE, format_time
-from orihon.cli._output import say_json, say_line
+from orihon.cli._command import Session, filter_options, store_command, uuid_argument
+from orihon.cli._format import NONE, format_status, format_time
+from orihon.cli._output import say_line, say_table
+from orihon.ops.listing import Similar, find_similar
 from orihon.ops.progress import format_count
 from orihon.ops.search import SearchQuery, SearchResult
 from orihon.ops.search import search as search_tasks
-from orihon.ops.similar import Similar, find_similar
-from orihon.terminal import collapse, truncate
+from orihon.terminal import collapse
 
 
 @store_command(json='One {"uuid", "score", "count", "places", …} per line.')
@@ -22,7 +21,7 @@ from orihon.terminal import collapse, truncate
 @filter_options
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of tasks.")
 @click.option("--rebuild", is_flag=True, help="Rebuild the index.")
-def search(session: StoreSession, text: tuple[str, ...], *, limit: int, rebuild: bool, **filters: Any) -> None:
+def search(session: Session, text: tuple[str, ...], *, limit: int, rebuild: bool, **filters: Any) -> None:
     """Search the messages, summaries and tool calls of all tasks for words, best match first.
 
     All words must occur in one message. "Quoted words" must be adjacent, and `begin*` matches words with that prefix.
@@ -39,12 +38,12 @@ def search(session: StoreSession, text: tuple[str, ...], *, limit: int, rebuild:
         session.authorized,
         SearchQuery(text=" ".join(text), limit=limit, **filters),
         rebuild=rebuild,
-        on_progress=session.progress.show_counts("indexing new records: {tasks:,} tasks, {size}"),
+        on_progress=session.show_progress("indexing new records"),
     )
     for result in results:
         session.emit(result, _print_result)
     if not results and not session.as_json:
-        session.progress.clear()
+        session.clear()
         say_line("Nothing was found.")
 
 
@@ -58,27 +57,34 @@ def _print_result(result: SearchResult) -> None:
 @store_command(json='A list of {"task": {...}, "score", "shared"}, the most similar first.')
 @uuid_argument
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of tasks.")
-def similar(session: StoreSession, uuid: str, limit: int) -> None:
+def similar(session: Session, uuid: str, limit: int) -> None:
     """Find tasks that resemble this one in request, work and lessons, and show the words that they share.
 
     \b
     orihon similar 550e8400
     orihon similar 550e8400 --limit 3 --json | jq -r '.[].task.uuid'
     """
-    on_progress = session.progress.show_counts("{tasks:,} tasks compared")
+    on_progress = session.show_progress("comparing")
     results = find_similar(session.authorized, uuid, limit, on_progress=on_progress)
-    session.progress.clear()
-    if session.as_json:
-        say_json(results)
-        return
-    for result in results:
-        say_line(truncate(_format_similar(result), shutil.get_terminal_size().columns))
+    session.emit(results, _print_similar)
+
+
+def _print_similar(results: list[Similar]) -> None:
     if not results:
         say_line("There is no task like it.", err=True)
-
-
-def _format_similar(result: Similar) -> str:
-    task = result.task
-    about = f"{task.uuid[:8]}  {task.status:9}  {collapse(task.task_key)}  {collapse(task.user or NONE)}"
-    shared = collapse(", ".join(result.shared))
-    return f"{result.score:.2f}  {about}  {format_time(task.created_at, seconds=False)}  {shared}"
+        return
+    rows = [
+        (
+            f"{result.score:.2f}",
+            result.task.uuid[:8],
+            format_status(result.task),
+            collapse(result.task.task_key),
+            collapse(result.task.user or NONE),
+            format_time(result.task.created_at, seconds=False),
+            collapse(", ".join(result.shared)),
+        )
+        for result in results
+    ]
+    say_table(
+        ("SCORE", "TASK", "STATUS", "KEY", "USER", "WHEN", "SHARED"), rows, shrink="SHARED", optional=("USER", "WHEN")
+    )

@@ -1,4 +1,4 @@
-"""`orihon show`: show one task, its records and its window."""
+"""`orihon show`, `inherit` and `compact`: one task, its window, and what a new task would inherit."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from orihon import codec
-from orihon.cli._command import StoreSession, language_option, store_command, uuid_argument
+from orihon.cli._command import Session, language_option, store_command, uuid_argument
 from orihon.cli._format import choose_language, format_duration, format_time
-from orihon.cli._output import say, say_json, say_line
+from orihon.cli._output import say, say_json, say_line, truncate
 from orihon.errors import UsageError
+from orihon.inheritance import Handoff, Search, make_handoff, max_block_tokens, search
 from orihon.ops.listing import NEWEST, Overview, build_overview, follow_messages, load_full_text
+from orihon.ops.progress import format_count
 from orihon.records import Event, Message, PlanEntry, Record, Summary, ToolCall
+from orihon.settings.schema import ContextInheritance, Settings
+from orihon.stores.lookup import row_if_there
 from orihon.task.reader import Reader
 from orihon.task.window import Window
-from orihon.terminal import Language, collapse, escape, truncate
+from orihon.task_key import TaskKey
+from orihon.terminal import Language, collapse, escape
+from orihon.tokens import counter
+
+if TYPE_CHECKING:
+    from orihon.ops.compact import Compacted
 
 LISTS: dict[str, Callable[[Reader], Iterator[Record]]] = {
     "summaries": Reader.summaries,
@@ -46,7 +55,7 @@ MAX_LINE_CHARS = 2000  # of a text that is cut to one line
 @click.option("--full", is_flag=True, help="Complete texts instead of one line each.")
 @language_option
 def show(
-    session: StoreSession,
+    session: Session,
     uuid: str,
     lang: str | None,
     *,
@@ -228,4 +237,125 @@ def _format_window(window: Window, printer: RecordPrinter) -> str:
             "",
             *(printer.indent(format_record(message)) for message in window.messages),
         )
+    )
+
+
+@store_command(json="One object; `block` is null if nothing would be inherited.")
+@click.argument("key", metavar="KEY")
+@click.option("--user", help="The user who would start the task; local tasks inherit from the same user only.")
+@click.option("--dry-run", is_flag=True, help="Has no effect: this command never changes anything.")
+@click.option("--context-length", type=click.IntRange(1), help="Context length of the model, instead of the settings.")
+def inherit(session: Session, key: str, user: str | None, *, dry_run: bool, context_length: int | None) -> None:
+    """Show what a new task with this key would inherit, and why other runs are skipped. Nothing is changed.
+
+    \b
+    orihon inherit github/acme/shop/issue/27
+    orihon inherit github/acme/shop/issue/27 --context-length 32768
+    orihon inherit local/notes --user alice --store sqlite:///contexts.db
+    orihon inherit github/acme/shop/issue/27 --json | jq -r '.skipped[] | .uuid + " " + .reason'
+    """
+    del dry_run
+    task_key = TaskKey.parse(key)
+    settings, authorized = session.settings, session.authorized
+    length = context_length or settings.llm.chosen.context_length
+    visible, user = _restrict_to_visible(session, user)
+    result = search(authorized.store, task_key, settings=visible, user=user, now=codec.now())
+    scope = authorized.principal.scope
+    known = (run for run in result.skipped if row_if_there(authorized.store, run.uuid, user=scope) is not None)
+    result = msgspec.structs.replace(result, skipped=tuple(known))
+    authorized.record_access("inheritance", ["summary"], key=str(task_key))
+    handoff = make_handoff(
+        authorized.store,
+        result,
+        settings=visible,
+        counter=counter(settings.window.tokens),
+        context_length=length,
+        language=settings.window.language,
+    )
+    if session.as_json:
+        say_json(_to_object(task_key, result, handoff, max_block_tokens(settings.context_inheritance, length)))
+        return
+    _print_result(task_key, result, handoff, settings)
+    if not authorized.principal.admin and settings.context_inheritance.across_users:
+        say_line("A new task may also inherit from a run of another user, which is not shown here.")
+
+
+def _restrict_to_visible(session: Session, user: str | None) -> tuple[ContextInheritance, str | None]:
+    """Restrict the search to runs that the caller may see. A new task may inherit from others as well."""
+    settings, principal = session.settings.context_inheritance, session.authorized.principal
+    if principal.admin:
+        return settings, user
+    return msgspec.structs.replace(settings, across_users=False), principal.user
+
+
+def _to_object(key: TaskKey, result: Search, handoff: Handoff | None, max_tokens: int) -> dict[str, Any]:
+    return {
+        "task_key": str(key),
+        "source": handoff and handoff.uuid,
+        "completed_at": handoff and handoff.completed_at,
+        "tokens": handoff.tokens if handoff else 0,
+        "max_tokens": max_tokens,
+        "left_out": handoff.left_out if handoff else (),
+        "block": handoff and handoff.text,
+        "problem": result.problem,
+        "skipped": result.skipped,
+    }
+
+
+def _print_result(key: TaskKey, result: Search, handoff: Handoff | None, settings: Settings) -> None:
+    if handoff is not None:
+        omitted = f", without {', '.join(handoff.left_out)}" if handoff.left_out else ""
+        say_line(f"A new task with {key} would inherit from {handoff.uuid}, which ended {handoff.completed_at[:16]}Z.")
+        say(f"{handoff.tokens:,} of {handoff.max_tokens:,} tokens{omitted}:\n\n{handoff.text}")
+    else:
+        say_line(f"A new task with {key} would inherit nothing: {_explain(result, settings)}")
+    if result.skipped:
+        say("\nSkipped:")
+        for run in result.skipped:
+            say_line(f"{run.uuid[:8]}  {run.status:9}  {(run.completed_at or '')[:16]:16}  {run.reason}")
+
+
+def _explain(result: Search, settings: Settings) -> str:
+    if not settings.context_inheritance.enabled:
+        return "context_inheritance.enabled is off."
+    if result.problem:
+        return result.problem
+    if result.previous is not None:
+        return f"nothing of run {result.previous.short} fits into the tokens that are allowed."
+    if result.skipped:
+        return "none of its earlier runs can be used."
+    return "it has no earlier run."
+
+
+@store_command(json="One object; `messages` is 0 if there was nothing to summarise.")
+@uuid_argument
+@click.option("--focus", default="", metavar="TEXT", help="What the summary should concentrate on.")
+def compact(session: Session, uuid: str, focus: str) -> None:
+    """Summarise the older messages of a task now, which makes its window smaller.
+
+    The model is `context_storage.summariser`; without one the summary is extracted from the messages. The newest
+    messages stay, nothing is deleted, and the status of the task does not change. A task that is in use or has ended is
+    refused.
+
+    \b
+    orihon compact 550e8400
+    orihon compact 550e8400 --focus "the failing tests"
+    orihon compact 550e8400 --json | jq .window_tokens_after
+    """
+    from orihon.ops.compact import compact as compact_task  # noqa: PLC0415 - it loads the agent
+
+    session.emit(compact_task(session.authorized, session.settings, uuid, focus=focus), _print_compacted)
+
+
+def _print_compacted(compacted: Compacted) -> None:
+    for problem in compacted.problems:
+        say_line(f"note     The model failed: {problem}", err=True)
+    if not compacted.messages:
+        say_line(f"There is nothing to gain; the window has {compacted.window_tokens_before:,} tokens.")
+        return
+    say(f"{compacted.summary}\n")
+    say_line(
+        f"{format_count(compacted.messages, 'message')}, {compacted.original_tokens:,} tokens, are summarised in "
+        f"{compacted.summary_tokens:,}. The window had {compacted.window_tokens_before:,} tokens and has "
+        f"{compacted.window_tokens_after:,}."
     )

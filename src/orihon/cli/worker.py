@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,13 +19,11 @@ from orihon.agent.sources import Source, open_source
 from orihon.agent.targets import parse_targets
 from orihon.agent.worker import ALREADY_TAKEN, Worker
 from orihon.cli import show_log
-from orihon.cli._command import emit, json_option
+from orihon.cli._command import Session, store_command
 from orihon.cli._run_options import build_job, run_options
 from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
-from orihon.ops.access import AccessGate
-from orihon.ops.search import update_index
-from orihon.settings.load import load
+from orihon.ops.search.index import update_index
 from orihon.settings.schema import Settings
 from orihon.stores.base import Store
 
@@ -34,16 +33,15 @@ IDLE_SECONDS = 0.2  # of indexing before the queue is checked again
 INDEX_SECONDS = 60.0  # between two checks for new records
 
 
-@click.command()
+@store_command()
 @click.option("--once", is_flag=True, help="Exit when the queue is empty.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Tasks that run at the same time.")
 @click.option("--health", type=click.Path(dir_okay=False, path_type=Path), help="File to which the time is written.")
 @click.option("--source", "origin", metavar="github|gitlab|DIRECTORY", help="Check this for new work once a minute.")
 @run_options()
 @click.option("--task", "uuid", hidden=True, help="Run this task of the queue and exit.")
-@click.pass_context
 def worker(
-    context: click.Context,
+    session: Session,
     /,
     origin: str | None,
     uuid: str | None,
@@ -52,7 +50,7 @@ def worker(
     once: bool,
     jobs: int,
     **options: Any,
-) -> None:
+) -> int:
     """Take tasks from the queue and run each in its own process. Several workers may share a store.
 
     A task whose process died is requeued, and fails after the third time. SIGTERM and Ctrl-C pause the running tasks,
@@ -64,31 +62,30 @@ def worker(
     orihon worker --source github --approve all   also issues with the bot's label
     """
     show_log(logging.INFO)
-    settings = load()
-    url = _require_shared(options["store"], settings)
-    gate = AccessGate(settings, url, command="worker")
-    gate.require_admin("work on the tasks of all")
+    _require_shared(session.url)
+    session.gate.require_admin("work on the tasks of all")
     if uuid is not None:
         drain = Drain()
         drain.listen()
-        with gate.open_engine() as engine:
-            engine.trail.record("task", ["everything"], uuid=uuid)
-            context.exit(0 if run_queued(engine, uuid, checks=[drain]) is not None else ALREADY_TAKEN)
-    child = [sys.executable, "-m", "orihon", *(["--debug"] if context.find_root().params.get("debug") else [])]
+        session.engine.trail.record("task", ["everything"], uuid=uuid)
+        return 0 if run_queued(session.engine, uuid, checks=[drain]) is not None else ALREADY_TAKEN
+    debug = click.get_current_context().find_root().params.get("debug")
+    child = [sys.executable, "-m", "orihon", *(["--debug"] if debug else [])]
     # the child reads the settings itself, so that no password appears on its command line
-    child += ["worker", *(["--store", url] if options["store"] else []), "--task"]
-    source = _open_source(origin, settings) if origin else None
-    with gate.open_engine() as engine:
-        engine.trail.record("queue", ["rows"])
-        Worker(
-            engine,
-            lambda uuid: [*child, uuid],
-            jobs=jobs,
-            health=health,
-            find=_finder(engine, source, options) if source else None,
-            on_recovered=lambda task: announce(settings, task),
-            on_idle=_indexer(engine.store),
-        ).run(once=once)
+    child += ["worker", *(["--store", session.store] if session.store else []), "--task"]
+    source = _open_source(origin, session.settings) if origin else None
+    engine = session.engine
+    engine.trail.record("queue", ["rows"])
+    Worker(
+        engine,
+        lambda uuid: [*child, uuid],
+        jobs=jobs,
+        health=health,
+        find=_finder(engine, source, options) if source else None,
+        on_recovered=lambda task: announce(session.settings, task),
+        on_idle=_indexer(engine.store),
+    ).run(once=once)
+    return 0
 
 
 def _indexer(store: Store) -> Callable[[], None]:
@@ -109,15 +106,13 @@ def _indexer(store: Store) -> Callable[[], None]:
     return idle
 
 
-def _require_shared(store: str | None, settings: Settings) -> str:
-    """Return the URL of the store. Raise UsageError if other processes cannot open it."""
-    url = store or settings.store_url
+def _require_shared(url: str) -> None:
+    """Raise UsageError for a store that other processes cannot open."""
     if url.startswith("memory:"):
         raise UsageError(
             "Other processes cannot see a queue in memory.",
             hint="Give a directory, sqlite:///FILE or postgresql://HOST/DATABASE.",
         )
-    return url
 
 
 def _open_source(origin: str, settings: Settings) -> Source:
@@ -133,12 +128,11 @@ def _finder(engine: Engine, source: Source, options: dict[str, Any]) -> Any:
     return lambda: queue.enqueue_new_items(engine, source, job)
 
 
-@click.command()
+@store_command(json='One {"uuid", "task_key"} per line.')
 @click.argument("what", metavar="TEXT|FILE|DIRECTORY|URL")
 @run_options()
 @click.option("--priority", type=int, default=0, show_default=True, help="Tasks with the highest priority run first.")
-@json_option('One {"uuid", "task_key"} per line.')
-def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
+def enqueue(session: Session, /, what: str, *, priority: int, **options: Any) -> None:
     """Put a task into the queue of `orihon worker` and print its id; for a directory, one task per file that asks for
     work.
 
@@ -149,18 +143,14 @@ def enqueue(what: str, *, priority: int, as_json: bool, **options: Any) -> None:
     orihon enqueue issues/ --priority 5
     orihon enqueue https://github.com/acme/shop/issues/27
     """
-    settings = load()
-    gate = AccessGate(settings, _require_shared(options["store"], settings), command="enqueue")
-    owner = gate.owner_for(options["user"])
-    with gate.open_engine() as engine:
-        for target in parse_targets(what, settings):
-            job = build_job(options, request=target.request, file=target.file, approve="edits")
-            user = owner
-            source = open_task_source(target.key, job, settings)
-            if source is not None:
-                try:
-                    user = user or source.find_user(source.get(target.key)) or None
-                finally:
-                    source.close()
-            uuid = queue.enqueue(engine, target.key, job, user=user, priority=priority)
-            emit({"uuid": uuid, "task_key": str(target.key)}, uuid, as_json=as_json)
+    _require_shared(session.url)
+    owner = session.gate.owner_for(options["user"])
+    for target in parse_targets(what, session.settings):
+        job = build_job(options, request=target.request, file=target.file, approve="edits")
+        user = owner
+        source = open_task_source(target.key, job, session.settings)
+        if source is not None:
+            with closing(source):
+                user = user or source.find_user(source.get(target.key)) or None
+        uuid = queue.enqueue(session.engine, target.key, job, user=user, priority=priority)
+        session.emit({"uuid": uuid, "task_key": str(target.key)}, uuid)

@@ -1,1 +1,1 @@
-"""Care of a store: look, mend, copy. A library; the commands parse, call and print."""
+"""Maintenance of a store: list, search, copy, back up, clean, check and repair. The commands parse, call and print."""

@@ -72,13 +72,6 @@ class AccessGate:
         raise error
 
 
-def require_admin(settings: Settings, action: str, url: str | None = None, *, command: str) -> AccessGate:
-    """Return the gate of an administrator; raise AccessDenied for other callers."""
-    gate = AccessGate(settings, url, command=command)
-    gate.require_admin(action)
-    return gate
-
-
 def _admins_only(action: str) -> AccessDenied:
     return AccessDenied(f"Only an administrator may {action}.", hint="`access.admins` in the settings names them.")
 
@@ -97,6 +90,10 @@ class AuthorizedStore:
     def rows(self, query: Query | None = None) -> Iterator[TaskRow]:
         """Return the rows that the caller may see, newest first."""
         return visible_rows(self.store, query or Query(), self.principal.scope)
+
+    def count(self, query: Query) -> int:
+        """Return the number of tasks that the caller may see."""
+        return self.store.count(msgspec.structs.replace(query, user=self.principal.scope or query.user))[0]
 
     def totals(self, query: Query, by: GroupBy) -> dict[str, Totals]:
         """Return the sums over the rows that the caller may see."""

@@ -23,12 +23,14 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -37,7 +39,7 @@ from orihon.coerce import decode_json
 from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, SchemaMismatch, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.copy import TaskCopy, compare_rows
-from orihon.ops.progress import OnProgress, ProgressCounter
+from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence, collect_failure
 from orihon.ops.task_file import open_task_file, write_task_file
 from orihon.records import Status, TaskRow
 from orihon.stores.base import Query, Store
@@ -64,7 +66,6 @@ MANIFEST, TASKS = "manifest.jsonl", "tasks"
 NEW, OLD, CHECK = ".new-", ".old-", ".check-"  # prefixes of directories in progress
 MAX_LINE_BYTES = 4096  # of a manifest
 BLOCK_BYTES = 1024 * 1024
-MAX_SENTENCES = 1000
 HINT = "Use another generation; `ls` shows them."
 
 T = TypeVar("T")
@@ -95,11 +96,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
     size_bytes: int  # of the file
     sha256: str
-
-    @property
-    def sort_key(self) -> tuple[str, str]:
-        """The position in a manifest, in descending order."""
-        return self.created_at, self.uuid
 
 
 class End(msgspec.Struct, frozen=True):
@@ -156,20 +152,23 @@ def backup(
 
     If `tasks` are given, only these are backed up; the others are taken from the previous generation.
     """
-    began, now = time.monotonic(), now or datetime.now(UTC)
+    now = now or datetime.now(UTC)
     generation = directory / now.strftime("%Y-%m-%d")
     result = BackedUp(store=authorized.store.url, generation=str(generation))
     rows = _select_rows(authorized, tasks)
+    progress = ProgressCounter(on_progress, total=len(set(tasks)) or authorized.count(Query(status=ENDED)))
     with disk_errors(f"A backup to {directory} cannot be made"):
         make_directory(directory)
         warn_if_open(directory)
-        with _exclusive(directory), _temporary_store(directory, authorized.store) as proof_store:
-            run = _Run(authorized.store, proof_store, result, ProgressCounter(on_progress))
-            run.write(rows, format_time(now), carry_others=bool(tasks))
+        with _exclusive(directory):
+            _remove_leftovers(directory)
+            with _temporary_store(directory, authorized.store) as proof_store:
+                run = _Run(authorized.store, proof_store, result, progress)
+                run.write(rows, format_time(now), carry_others=bool(tasks))
             _publish(run.fresh, generation)
             result.removed = _remove_old(directory, keep)
     authorized.record_access("backup", ["everything"], generation=result.generation, tasks=result.tasks)
-    result.seconds = time.monotonic() - began
+    result.seconds = progress.seconds
     return result
 
 
@@ -195,10 +194,9 @@ class _Run:
 
     def write(self, rows: Iterable[TaskRow], made_at: str, *, carry_others: bool) -> None:
         make_directory(self.fresh / TASKS)
-        previous = read_manifest(self.previous) if self.previous is not None else iter(())
+        hashed = hashlib.sha256()
         with directory_handle(self.fresh) as dir_fd:
             manifest = open_file(MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd)
-        hashed = hashlib.sha256()
 
         def add_line(line: msgspec.Struct) -> None:
             data = msgspec.json.encode(line) + b"\n"
@@ -207,13 +205,14 @@ class _Run:
 
         try:
             add_line(Header("backup", VERSION, made_at, self.store.url))
+            previous = read_manifest(self.previous) if self.previous is not None else iter(())
             for row, before in _pair(rows, previous):
                 entry = self._back_up(row, before) if row is not None else self._carry(before) if carry_others else None
                 if entry is not None:
                     add_line(entry)
                     self.result.tasks += 1
                     self.result.size_bytes += entry.size_bytes
-                self.progress.add(tasks=1)
+                self.progress.add(tasks=row is not None)
             self._sync_files()
             add_line(End(self.result.tasks, hashed.hexdigest()))
             sync(manifest)
@@ -223,9 +222,9 @@ class _Run:
 
     def _sync_files(self) -> None:
         """Sync all files at the end, when most are already on disk. This slows other processes less."""
-        with directory_handle(self.fresh / TASKS) as dir_fd, os.scandir(dir_fd) as files:
-            for file in files:
-                fd = open_file(file.name, os.O_RDONLY, dir_fd)
+        with directory_handle(self.fresh / TASKS) as dir_fd:
+            for name in os.listdir(dir_fd):
+                fd = open_file(name, os.O_RDONLY, dir_fd)
                 try:
                     sync(fd)
                 finally:
@@ -244,8 +243,7 @@ class _Run:
         except NotFound:
             return None  # it was deleted meanwhile
         except StoreError as error:
-            if len(self.result.failures) < MAX_SENTENCES:
-                self.result.failures.append(f"Task {row.uuid}: {error.message}")
+            add_sentence(self.result.failures, f"Task {row.uuid}: {error.message}")
             return self._carry(before)
 
     def _carry(self, before: Entry | None) -> Entry | None:
@@ -280,19 +278,17 @@ class _Run:
             path.unlink()
             raise
         size, sha256 = _checksum(path)
-        free = MAX_SENTENCES - len(self.result.notes)
-        self.result.notes += [f"Task {row.uuid}: {note}" for note in copied.notes[:free]]
+        for note in copied.notes:
+            add_sentence(self.result.notes, f"Task {row.uuid}: {note}")
         self.result.written += 1
         self.result.records += copied.records
         self.result.written_bytes += size
         self.progress.add(records=copied.records, size_bytes=size)
+        same: dict[str, Any] = {
+            name: getattr(row, name) for name in ("uuid", "created_at", "status", "user", "updated_at", "fence")
+        }
         return Entry(
-            uuid=row.uuid,
-            created_at=row.created_at,
-            status=row.status,
-            user=row.user,
-            updated_at=row.updated_at,
-            fence=row.fence,
+            **same,
             stub=_is_stub(row),
             records=copied.records,
             blobs=copied.blobs,
@@ -316,21 +312,12 @@ def _is_stub(row: TaskRow) -> bool:
     return row.archived in {"going", "stub"}
 
 
-def _pair(rows: Iterable[TaskRow], previous: Iterator[Entry]) -> Iterator[tuple[TaskRow | None, Entry | None]]:
+def _pair(rows: Iterable[TaskRow], previous: Iterable[Entry]) -> Iterator[tuple[TaskRow | None, Entry | None]]:
     """Yield rows and entries of the same task together. Both come newest first."""
-    entry = next(previous, None)
-    for row in rows:
-        while entry is not None and entry.sort_key > (row.created_at, row.uuid):
-            yield None, entry
-            entry = next(previous, None)
-        if entry is not None and entry.uuid == row.uuid:
-            yield row, entry
-            entry = next(previous, None)
-        else:
-            yield row, None
-    while entry is not None:
-        yield None, entry
-        entry = next(previous, None)
+    by_age = attrgetter("created_at", "uuid")
+    for _, group in groupby(merge(rows, previous, key=by_age, reverse=True), key=by_age):
+        found = {isinstance(item, Entry): item for item in group}
+        yield found.get(False), found.get(True)  # type: ignore[misc]
 
 
 @contextmanager
@@ -350,8 +337,7 @@ def _exclusive(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _temporary_store(directory: Path, original: Store) -> Iterator[Store]:
-    """Yield a store to restore into, after the leftovers of a crash are removed."""
-    _finish_interrupted(directory)
+    """Yield a store to restore into."""
     with tempfile.TemporaryDirectory(prefix=CHECK, dir=directory) as folder:
         Path(folder).chmod(PRIVATE_DIRECTORY)  # a umask may have narrowed it
         with JsonlStore(folder, msgspec.structs.replace(original.options, durability="os")) as store:
@@ -369,17 +355,15 @@ def _publish(fresh: Path, generation: Path) -> None:
         shutil.rmtree(old)
 
 
-def _finish_interrupted(directory: Path) -> None:
-    """Publish a generation that was complete when a crash happened, and remove the other leftovers."""
-    for prefix in (NEW, OLD):
-        for path in sorted(directory.glob(f"{prefix}*")):
-            generation = directory / path.name.removeprefix(prefix)
-            if not generation.exists() and _is_complete(path):
+def _remove_leftovers(directory: Path) -> None:
+    """Remove what an interrupted backup left. A generation that was about to be replaced gets its name back."""
+    for prefix in (OLD, NEW, CHECK):
+        for path in directory.glob(f"{prefix}*"):
+            generation = directory / path.name.removeprefix(OLD)
+            if prefix == OLD and not generation.exists():
                 path.rename(generation)
             else:
                 shutil.rmtree(path)
-    for path in directory.glob(f"{CHECK}*"):
-        shutil.rmtree(path)
 
 
 def _remove_old(directory: Path, keep: int) -> list[str]:
@@ -403,18 +387,16 @@ def restore(
     on_progress: OnProgress = None,
 ) -> Restored:
     """Restore all tasks of a generation, or some. A task that fails does not stop the others."""
-    began, path = time.monotonic(), _find_generation(directory, generation)
+    path = _find_generation(directory, generation)
     result = Restored(generation=str(path), store=authorized.store.url)
-    progress = ProgressCounter(on_progress)
-    for entry in _select_entries(path, authorized, tasks):
-        progress.add(tasks=1)
-        try:
-            _restore_task(path, entry, authorized, result, on_progress)
-        except (StoreError, UsageError) as error:
-            if len(result.failures) < MAX_SENTENCES:
-                result.failures.append(f"Task {entry.uuid}: {error.message}")
+    total, entries = _select_entries(path, authorized, tasks)
+    progress = ProgressCounter(on_progress, total=total)
+    for entry in entries:
+        with collect_failure(result.failures, entry.uuid):
+            _restore_task(path, entry, authorized, result)
+        progress.add(tasks=1, records=entry.records, size_bytes=entry.size_bytes)
     authorized.record_access("restore", ["backup"], generation=result.generation, tasks=result.restored)
-    result.seconds = time.monotonic() - began
+    result.seconds = progress.seconds
     return result
 
 
@@ -429,25 +411,25 @@ def _find_generation(directory: Path, day: str | None) -> Path:
     )
 
 
-def _select_entries(generation: Path, authorized: AuthorizedStore, tasks: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries to restore, after the manifest was read to its end."""
-    beginnings = tuple(filter(None, tasks))
-    visible = (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
-    matches = [entry for entry in visible if entry.uuid.startswith(beginnings)]
+def _select_entries(generation: Path, authorized: AuthorizedStore, tasks: Sequence[str]) -> tuple[int, Iterable[Entry]]:
+    """Return the number of entries to restore, and the entries, after the manifest was read to its end."""
+
+    def read_visible() -> Iterator[Entry]:
+        return (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
+
     if not tasks:
-        yield from (entry for entry in read_manifest(generation) if authorized.allows(entry.user))
+        return sum(1 for _ in read_visible()), read_visible()
+    chosen = []
     for uuid in dict.fromkeys(tasks):
         try:
-            entry = choose_by_id(matches, uuid, hint=f"{generation} does not have it. {HINT}")
+            chosen.append(choose_by_id(read_visible(), uuid, hint=f"{generation} does not have it. {HINT}"))
         except (NotFound, UsageError):
             authorized.record_refusal(uuid)
             raise
-        yield entry
+    return len(chosen), chosen
 
 
-def _restore_task(
-    generation: Path, entry: Entry, authorized: AuthorizedStore, result: Restored, on_progress: OnProgress
-) -> None:
+def _restore_task(generation: Path, entry: Entry, authorized: AuthorizedStore, result: Restored) -> None:
     path, store = _file_path(generation, entry.uuid), authorized.store
     if _checksum(path) != (entry.size_bytes, entry.sha256):
         raise Corrupt(f"{path} is not the file that the manifest names.", where=str(path), hint=HINT)
@@ -459,11 +441,9 @@ def _restore_task(
             authorized.record_refusal(row.uuid)
             raise NotFound(kind="task", id=row.uuid)
         is_new = not _exists(store, row)
-        copied = task_file.copy_to(store, on_progress=on_progress)
-    if is_new or copied.appended:
-        result.restored += 1
-    else:
-        result.equal += 1
+        copied = task_file.copy_to(store)
+    result.restored += is_new or copied.appended > 0
+    result.equal += not (is_new or copied.appended)
     result.records += copied.records
     result.blobs += copied.blobs
 
@@ -518,9 +498,9 @@ def _parse_manifest(path: Path, lines: Iterator[bytes]) -> Iterator[Entry]:
             return
         entry = _decode(path, line, Entry)
         validate_task_id(entry.uuid)
-        if entry.sort_key >= before:
+        if (entry.created_at, entry.uuid) >= before:
             _refuse(path, f"task {entry.uuid} is out of order or appears twice")
-        before, count = entry.sort_key, count + 1
+        before, count = (entry.created_at, entry.uuid), count + 1
         hashed.update(line)
         yield entry
     _refuse(path, "it is truncated")
@@ -537,15 +517,6 @@ def _decode(path: Path, line: bytes, kind: type[T]) -> T:
 
 def _refuse(path: Path, reason: str) -> NoReturn:
     raise Corrupt(f"{path} cannot be used: {reason}.", where=str(path), hint=HINT)
-
-
-def _is_complete(generation: Path) -> bool:
-    try:
-        for _ in read_manifest(generation):
-            pass
-    except (Corrupt, UsageError, SchemaMismatch):
-        return False
-    return True
 
 
 def _file_path(generation: Path, uuid: str) -> Path:

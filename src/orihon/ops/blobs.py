@@ -1,55 +1,65 @@
-"""The blobs that records name: iterating over them, replacing them, and loading them into a message."""
+"""The blobs that records name: listing them, replacing them, and loading them into a message."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from orihon.records import Blob, Call, Event, Message, Part, Record
 from orihon.stores.base import Store
 
-
-def iter_blobs(record: Record) -> Iterator[Blob]:
-    """Yield the blobs of a message, its parts and its calls, or those in the data of an event."""
-    if isinstance(record, Message):
-        parts = record.content if isinstance(record.content, list) else []
-        blobs = [record.blob, *(part.blob for part in parts), *(call.blob for call in record.tool_calls)]
-        yield from (blob for blob in blobs if blob is not None)
-    elif isinstance(record, Event):
-        yield from _iter_inside(record.data)
+BlobOwner = Message | Part | Call | Event
+R = TypeVar("R", bound=Record)
+Owner = TypeVar("Owner", Part, Call)
 
 
-def _iter_inside(value: Any) -> Iterator[Blob]:
+def list_blobs(record: Record) -> list[Blob]:
+    """Return the blobs of a message, its parts and its calls, or those in the data of an event."""
+    blobs: list[Blob] = []
+
+    def collect(blob: Blob, _: BlobOwner) -> Blob:
+        blobs.append(blob)
+        return blob
+
+    map_blobs(record, collect)
+    return blobs
+
+
+def map_blobs(record: R, change: Callable[[Blob, BlobOwner], Blob]) -> R:
+    """Return the record with each blob replaced by `change(blob, owner)`. The owner is what names the blob."""
+
+    def apply(owner: Owner) -> Owner:
+        return msgspec.structs.replace(owner, blob=change(owner.blob, owner)) if owner.blob is not None else owner
+
+    changes: dict[str, Any] = {}
+    if isinstance(record, Event):
+        changes["data"] = _map_data(record.data, lambda blob: change(blob, record))
+    elif isinstance(record, Message):
+        if record.blob is not None:
+            changes["blob"] = change(record.blob, record)
+        if isinstance(record.content, list) and any(part.blob for part in record.content):
+            changes["content"] = list(map(apply, record.content))
+        if any(call.blob for call in record.tool_calls):
+            changes["tool_calls"] = list(map(apply, record.tool_calls))
+    return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _map_data(value: Any, change: Callable[[Blob], Blob]) -> Any:
     if isinstance(value, list):
-        for item in value:
-            yield from _iter_inside(item)
-    elif isinstance(value, dict):
-        if not _is_blob(value):
-            yield from _iter_inside(list(value.values()))
-            return
-        try:
-            yield msgspec.convert({name: value[name] for name in ("sha256", "size_bytes")}, Blob)
-        except msgspec.ValidationError:
-            return  # it only looks like a blob
-
-
-def replace_blobs(value: Any, blobs: Mapping[str, Blob]) -> Any:
-    """Return the data of an event with each blob replaced by the one that `blobs` has for its checksum."""
-    if isinstance(value, list):
-        return [replace_blobs(item, blobs) for item in value]
+        return [_map_data(item, change) for item in value]
     if not isinstance(value, dict):
         return value
-    blob = blobs.get(str(value["sha256"])) if _is_blob(value) else None
-    if blob is not None:
-        return value | {"sha256": blob.sha256, "size_bytes": blob.size_bytes}
-    return {name: replace_blobs(item, blobs) for name, item in value.items()}
-
-
-def _is_blob(value: dict[str, Any]) -> bool:
-    return {"sha256", "size_bytes"} <= value.keys()
+    if not {"sha256", "size_bytes"} <= value.keys():
+        return {name: _map_data(item, change) for name, item in value.items()}
+    try:
+        blob = msgspec.convert({name: value[name] for name in ("sha256", "size_bytes")}, Blob)
+    except msgspec.ValidationError:
+        return value  # it only looks like a blob
+    blob = change(blob)
+    return value | {"sha256": blob.sha256, "size_bytes": blob.size_bytes}
 
 
 def load_blobs(store: Store, uuid: str, message: Message) -> Message:
@@ -69,11 +79,10 @@ def load_blobs(store: Store, uuid: str, message: Message) -> Message:
     def load_call(call: Call) -> Call:
         return msgspec.structs.replace(call, arguments=load_text(call.blob), blob=None) if call.blob else call
 
-    changes: dict[str, Any] = {}
     if message.blob is not None:
-        changes = {"content": load_text(message.blob), "blob": None}
+        message = msgspec.structs.replace(message, content=load_text(message.blob), blob=None)
     elif isinstance(message.content, list) and any(part.blob for part in message.content):
-        changes["content"] = [load_part(part) for part in message.content]
+        message = msgspec.structs.replace(message, content=list(map(load_part, message.content)))
     if any(call.blob for call in message.tool_calls):
-        changes["tool_calls"] = [load_call(call) for call in message.tool_calls]
-    return msgspec.structs.replace(message, **changes) if changes else message
+        message = msgspec.structs.replace(message, tool_calls=list(map(load_call, message.tool_calls)))
+    return message

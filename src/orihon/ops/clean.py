@@ -12,7 +12,6 @@ finished. Tasks whose process died are recovered in the same way as by a worker.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,8 +21,8 @@ import msgspec
 from orihon.codec import format_time
 from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.ops.progress import OnProgress, ProgressCounter
-from orihon.ops.search import purge
+from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence
+from orihon.ops.search.index import purge
 from orihon.ops.stats import count_by_status
 from orihon.records import Status, TaskRow
 from orihon.settings.schema import Settings
@@ -37,7 +36,6 @@ Action = Literal["deleted", "reduced", "compressed"]
 
 INHERITABLE: tuple[Status, ...] = ("completed", "stopped")
 ARCHIVE_GAIN = 0.7  # share of a log that gzip saves, for the estimate of a dry run
-MAX_FAILURES = 1000  # that are reported
 
 
 class Step(NamedTuple):
@@ -68,44 +66,6 @@ class Cleaned(msgspec.Struct, kw_only=True):
     seconds: float = 0
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The age in days at which each action applies."""
-
-    delete_days: int
-    archive_days: int
-    stub_days: int
-    archives: bool
-
-    @classmethod
-    def from_settings(cls, settings: Settings, *, archives: bool, older_than: int | None, emergency: bool) -> Rules:
-        """Return the rules of the settings, with the exceptions that the caller asks for."""
-        retention, inheritance = settings.retention, settings.context_inheritance
-        delete_days = retention.emergency_after_days if emergency else retention.delete_after_days
-        return cls(
-            delete_days=delete_days if older_than is None else older_than,
-            archive_days=0 if emergency else retention.compress_after_days,
-            stub_days=inheritance.context_expiry_days if inheritance.enabled else 0,
-            archives=archives,
-        )
-
-    def steps(self, now: datetime) -> Iterator[Step]:
-        """Yield the steps, the one that frees most first. No task matches two of them."""
-        delete, archive = _days_before(now, self.delete_days), _days_before(now, self.archive_days)
-        expiry = _days_before(now, max(self.stub_days, self.delete_days))
-        yield Step("deleted", Query(status=("failed",), ended_before=delete, kept=False))
-        yield Step("deleted", Query(status=INHERITABLE, ended_before=expiry, kept=False))
-        inheritable = Query(status=INHERITABLE, ended_from=expiry, ended_before=delete, kept=False)
-        yield Step("reduced", msgspec.structs.replace(inheritable, archived=("", "gzip", "going")))
-        if self.archives:
-            younger = Query(status=ENDED, ended_from=delete, ended_before=archive, kept=False, archived=("",))
-            yield Step("compressed", younger)
-
-    def due_but_kept(self, now: datetime) -> Query:
-        """Return the query for tasks that would be due if they were not kept."""
-        days = min(self.delete_days, self.archive_days) if self.archives else self.delete_days
-        return Query(status=ENDED, ended_before=_days_before(now, days), kept=True)
-
-
 def clean(
     authorized: AuthorizedStore,
     settings: Settings,
@@ -120,32 +80,40 @@ def clean(
     """Clean the tasks that the caller may see. A task that cannot be cleaned does not stop the others."""
     if older_than is not None and older_than < 0:
         raise UsageError(f"A task cannot be older than {older_than} days.", hint="Give 0 or more days.")
-    began, now = time.monotonic(), now or datetime.now(UTC)
+    progress, now = ProgressCounter(on_progress), now or datetime.now(UTC)
     store, user = authorized.store, authorized.principal.scope
-    rules = Rules.from_settings(settings, archives=store.archives, older_than=older_than, emergency=emergency)
+    retention, inheritance = settings.retention, settings.context_inheritance
+    delete_days = retention.emergency_after_days if emergency else retention.delete_after_days
     cleaned = Cleaned(
         store=store.url,
         dry_run=dry_run,
         emergency=emergency,
-        delete_after_days=rules.delete_days,
-        compress_after_days=rules.archive_days,
-        keep_stub_days=rules.stub_days,
+        delete_after_days=delete_days if older_than is None else older_than,
+        compress_after_days=0 if emergency else retention.compress_after_days,
+        keep_stub_days=inheritance.context_expiry_days if inheritance.enabled else 0,
     )
-    cleaned.interrupted = (
-        _count_silent(authorized, settings, now) if dry_run else _recover(authorized, settings, on_recovered)
-    )
-    progress = ProgressCounter(on_progress)
-    for action, query in rules.steps(now):
-        own = msgspec.structs.replace(query, user=user)
+    if dry_run:
+        running = authorized.rows(Query(status=("running",)))
+        cleaned.interrupted = sum(map(store.is_abandoned, running))
+    else:
+        cleaned.interrupted = _recover(authorized, settings, on_recovered)
+    plan = _plan(cleaned, now, archives=store.archives)
+    steps = [Step(action, msgspec.structs.replace(query, user=user)) for action, query in plan]
+    if on_progress is not None:
+        progress.total = sum(store.count(query)[0] for _, query in steps)
+    for action, query in steps:
         if dry_run:
-            count, size_bytes = store.count(own)
+            count, size_bytes = store.count(query)
             setattr(cleaned, action, getattr(cleaned, action) + count)
             cleaned.freed_bytes += size_bytes if action != "compressed" else round(size_bytes * ARCHIVE_GAIN)
         else:
-            for row in store.find(own):
+            for row in store.find(query):
                 _apply(authorized, row, action, cleaned)
                 progress.add(tasks=1)
-    cleaned.kept, _ = store.count(msgspec.structs.replace(rules.due_but_kept(now), user=user))
+    days = cleaned.delete_after_days
+    if store.archives:
+        days = min(days, cleaned.compress_after_days)
+    cleaned.kept, _ = store.count(Query(status=ENDED, ended_before=_days_before(now, days), kept=True, user=user))
     if not dry_run:
         store.vacuum()
         if cleaned.deleted or cleaned.reduced:
@@ -153,8 +121,22 @@ def clean(
     figures = {"deleted": cleaned.deleted, "reduced": cleaned.reduced, "compressed": cleaned.compressed}
     authorized.record_access("clean", ["rows"], **figures, **({"dry_run": True} if dry_run else {}))
     cleaned.left = count_by_status(authorized.totals(Query(), "status"))
-    cleaned.seconds = time.monotonic() - began
+    cleaned.seconds = progress.seconds
     return cleaned
+
+
+def _plan(ages: Cleaned, now: datetime, *, archives: bool) -> Iterator[Step]:
+    """Yield the steps, the one that frees most first. No task matches two of them."""
+    delete, archive = _days_before(now, ages.delete_after_days), _days_before(now, ages.compress_after_days)
+    expiry = _days_before(now, max(ages.keep_stub_days, ages.delete_after_days))
+    yield Step("deleted", Query(status=("failed",), ended_before=delete, kept=False))
+    yield Step("deleted", Query(status=INHERITABLE, ended_before=expiry, kept=False))
+    inheritable = Query(status=INHERITABLE, ended_from=expiry, ended_before=delete, kept=False)
+    yield Step("reduced", msgspec.structs.replace(inheritable, archived=("", "gzip", "going")))
+    if archives:
+        yield Step(
+            "compressed", Query(status=ENDED, ended_from=delete, ended_before=archive, kept=False, archived=("",))
+        )
 
 
 def keep_task(authorized: AuthorizedStore, uuid: str, *, kept: bool = True) -> TaskRow:
@@ -187,8 +169,7 @@ def _apply(authorized: AuthorizedStore, row: TaskRow, action: Action, cleaned: C
     except NotFound:
         pass  # another process deleted it first
     except StoreError as error:
-        if len(cleaned.failures) < MAX_FAILURES:
-            cleaned.failures.append(f"Task {row.uuid}: {error.message}")
+        add_sentence(cleaned.failures, f"Task {row.uuid}: {error.message}")
     else:
         setattr(cleaned, action, getattr(cleaned, action) + 1)
         cleaned.freed_bytes += max(0, before - after)
@@ -205,13 +186,6 @@ def _recover(
         if on_recovered is not None:
             on_recovered(task)
     return len(recovered)
-
-
-def _count_silent(authorized: AuthorizedStore, settings: Settings, now: datetime) -> int:
-    """Count running tasks whose holder has sent no heartbeat for longer than a lease lasts."""
-    since = format_time(now - timedelta(seconds=settings.lease.expiry_seconds))
-    rows = authorized.rows(Query(status=("running",)))
-    return sum(max(row.heartbeat_at or "", row.updated_at or row.created_at) < since for row in rows)
 
 
 def _days_before(now: datetime, days: int) -> str:

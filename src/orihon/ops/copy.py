@@ -12,10 +12,11 @@ import, backup and restore use the same engine, with a task file as one of the s
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,19 +24,16 @@ import msgspec
 
 from orihon import codec
 from orihon.context.events import problem
-from orihon.errors import Conflict, Corrupt, LeaseHeld, NotFound, StoreUnavailable, UsageError
-from orihon.ops.blobs import iter_blobs, replace_blobs
-from orihon.ops.progress import OnProgress, ProgressCounter
+from orihon.errors import Conflict, Corrupt, NotFound, UsageError
+from orihon.ops.blobs import BlobOwner, map_blobs
+from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence, collect_failure
 from orihon.parts import is_textual
-from orihon.records import Blob, Call, Event, Message, Metadata, Part, Record, TaskRow
+from orihon.records import Blob, Event, Metadata, Part, Record, TaskRow
 from orihon.stores import is_postgres
-from orihon.stores.base import LISTS, Lease, Problem, Store
-from orihon.stores.files import Refused
+from orihon.stores.base import LISTS, Lease, Problem, Query, Store
 from orihon.stores.lookup import find_row
 
 R = TypeVar("R", bound=Record)
-BlobOwner = TypeVar("BlobOwner", Message, Part, Call)
-Sanitise = Callable[[bytes], bytes]
 
 # lists that name messages come first, so that their messages exist when their last number is read
 KINDS = tuple(reversed([kind for kind, (_, field) in LISTS.items() if field]))
@@ -43,7 +41,6 @@ KINDS = tuple(reversed([kind for kind, (_, field) in LISTS.items() if field]))
 STORE_COLUMNS = frozenset({"fence", "lease_owner", "heartbeat_at", "packed_bytes", "unknown"})
 COLUMNS = tuple(name for name in TaskRow.__struct_fields__ if name not in STORE_COLUMNS)
 HINT = "Nothing was changed there. Delete the task in the target, or copy to another store."
-MAX_NOTES = 1000
 
 
 class CopiedTask(msgspec.Struct):
@@ -79,49 +76,33 @@ class Copied(msgspec.Struct, kw_only=True):
         for name in ("records", "blobs", "size_bytes", "appended", "changed"):
             setattr(self, name, getattr(self, name) + getattr(task, name))
 
-    def add_note(self, sentence: str) -> None:
-        """Add a note, up to a limit."""
-        if len(self.notes) < MAX_NOTES:
-            self.notes.append(sentence)
-
 
 def copy_tasks(source: Store, target: Store, *, tasks: Sequence[str] = (), on_progress: OnProgress = None) -> Copied:
     """Copy the given tasks, by default all. A task that fails does not stop the others."""
     _refuse_same_store(source, target)
-    started = time.monotonic()
     copied = Copied(source=source.url, target=target.url)
-    progress = ProgressCounter(on_progress)
-    with _collect_problems(source, copied) as damaged:
-        rows = (find_row(source, uuid) for uuid in dict.fromkeys(tasks)) if tasks else source.find()
-        for row in rows:
-            progress.add(tasks=1)
-            task_copy = TaskCopy(source, target, row, progress, damaged=damaged)
-            try:
-                copied.add_task(task_copy.run())
-            except (Conflict, Corrupt, LeaseHeld, NotFound, Refused, StoreUnavailable, UsageError) as error:
-                copied.failures.append(f"Task {row.uuid}: {error.message}")
-            for note in task_copy.notes:
-                copied.add_note(f"Task {row.uuid}: {note}")
-    copied.seconds = time.monotonic() - started
-    return copied
-
-
-@contextmanager
-def _collect_problems(source: Store, copied: Copied) -> Iterator[set[str]]:
-    """Note each unreadable place of the source once; yields the set of damaged tasks."""
-    seen: set[tuple[str, str, int]] = set()
+    rows = [find_row(source, uuid) for uuid in dict.fromkeys(tasks)] if tasks else source.find()
+    progress = ProgressCounter(on_progress, total=len(set(tasks)) or source.count(Query())[0])
+    problems: set[Problem] = set()
     damaged: set[str] = set()
 
     def report(problem: Problem) -> None:
-        location = (problem.uuid, problem.where, problem.line)
-        if location not in seen:
-            seen.add(location)
+        if problem not in problems:
+            problems.add(problem)
             damaged.add(problem.uuid)
             copied.broken += 1
-            copied.add_note(f"Task {problem.uuid} cannot be copied completely: {problem}")
+            add_sentence(copied.notes, f"Task {problem.uuid} cannot be copied completely: {problem}")
 
     with reporting_to(source, report):
-        yield damaged
+        for row in rows:
+            task_copy = TaskCopy(source, target, row, progress, damaged=damaged)
+            with collect_failure(copied.failures, row.uuid):
+                copied.add_task(task_copy.run())
+            for note in task_copy.notes:
+                add_sentence(copied.notes, f"Task {row.uuid}: {note}")
+            progress.add(tasks=1)
+    copied.seconds = progress.seconds
+    return copied
 
 
 @contextmanager
@@ -262,25 +243,21 @@ class TaskCopy:
     def _pairs(self, kind: type[R], last: int) -> Iterator[tuple[R, R | None]]:
         """Yield each record of the source with the record of the target that has its number."""
         name, field = LISTS[kind]
-        targets = self.target.read(self.uuid, kind)
-        existing = next(targets, None)
-        for record in self._source_records(kind, last):
-            number = getattr(record, field)
-            while existing is not None and getattr(existing, field) < number:
-                self._note_extra(name, getattr(existing, field))
-                existing = next(targets, None)
-            if existing is None:
-                yield record, None
-                continue
-            if (later := getattr(existing, field)) > number:
+        sources = ((getattr(record, field), "source", record) for record in self._source_records(kind, last))
+        targets = ((getattr(record, field), "target", record) for record in self.target.read(self.uuid, kind))
+        missing = 0
+        for number, group in groupby(merge(sources, targets, key=itemgetter(0)), key=itemgetter(0)):
+            found = {side: record for _, side, record in group}
+            if missing and "target" in found:
                 raise Conflict(
-                    f"The target has {name} {later}, but not {number}, and numbers can only grow.", hint=HINT
+                    f"The target has {name} {number}, but not {missing}, and numbers can only grow.", hint=HINT
                 )
-            yield record, existing
-            existing = next(targets, None)
-        while existing is not None:
-            self._note_extra(name, getattr(existing, field))
-            existing = next(targets, None)
+            if "source" not in found:
+                self._note_extra(name, number)
+                continue
+            if "target" not in found:
+                missing = missing or number
+            yield found["source"], found.get("target")
 
     def _source_records(self, kind: type[R], last: int) -> Iterator[R]:
         for record in self.source.read(self.uuid, kind, last=last):
@@ -313,36 +290,9 @@ class TaskCopy:
 
     def _sanitise(self, record: R) -> R:
         """Return the record as the target stores it. Its blobs are copied first."""
-        record = self.target.sanitiser.record(record)
-        if isinstance(record, Event):
-            sanitise = self._sanitise_text if record.type == "sticky" else self.target.sanitiser.data
-            blobs = {blob.sha256: self._copy_blob(blob, sanitise) for blob in iter_blobs(record)}
-            return msgspec.structs.replace(record, data=replace_blobs(record.data, blobs)) if blobs else record
-        if not isinstance(record, Message):
-            return record
-        changes: dict[str, object] = {}
-        if record.blob is not None:
-            changes["blob"] = self._copy_blob(record.blob, self._sanitise_text)
-        if isinstance(record.content, list) and any(part.blob for part in record.content):
-            changes["content"] = [self._with_copied_blob(part, self._part_sanitiser(part)) for part in record.content]
-        if any(call.blob for call in record.tool_calls):
-            changes["tool_calls"] = [self._with_copied_blob(call, self._sanitise_text) for call in record.tool_calls]
-        return msgspec.structs.replace(record, **changes) if changes else record
+        return map_blobs(self.target.sanitiser.record(record), self._copy_blob)
 
-    def _with_copied_blob(self, owner: BlobOwner, sanitise: Sanitise) -> BlobOwner:
-        if owner.blob is None:
-            return owner
-        return msgspec.structs.replace(owner, blob=self._copy_blob(owner.blob, sanitise))
-
-    def _sanitise_text(self, data: bytes) -> bytes:
-        return self.target.sanitiser.text(data.decode("utf-8", "replace")).encode()
-
-    def _part_sanitiser(self, part: Part) -> Sanitise:
-        if part.text is not None:
-            return self._sanitise_text
-        return partial(self.target.sanitiser.data, textual=is_textual(part))
-
-    def _copy_blob(self, blob: Blob, sanitise: Sanitise) -> Blob:
+    def _copy_blob(self, blob: Blob, owner: BlobOwner) -> Blob:
         """Return the blob as the target has it. A blob that the source lost is reported and kept as a name."""
         if blob.sha256 in self._blobs:
             return self._blobs[blob.sha256]
@@ -352,7 +302,7 @@ class TaskCopy:
         except (NotFound, Corrupt) as error:
             self.source.report(Problem(self.uuid, f"blob {blob.sha256}", 0, error.message))
             return blob
-        data = sanitise(original)
+        data = self._sanitise_data(original, owner)
         if data != original:
             masked = msgspec.structs.replace(blob, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
             self._blobs[blob.sha256] = masked
@@ -361,6 +311,14 @@ class TaskCopy:
         self._figures.blobs += 1
         self._figures.size_bytes += len(data)
         return blob
+
+    def _sanitise_data(self, data: bytes, owner: BlobOwner) -> bytes:
+        sanitiser = self.target.sanitiser
+        if isinstance(owner, Part) and owner.text is None:
+            return sanitiser.data(data, textual=is_textual(owner))
+        if isinstance(owner, Event) and owner.type != "sticky":
+            return sanitiser.data(data)
+        return sanitiser.text(data.decode("utf-8", "replace")).encode()
 
     def _compare_blob(self, blob: Blob, data: bytes) -> None:
         if blob.sha256 in self._checked_blobs:

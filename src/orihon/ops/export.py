@@ -1,11 +1,11 @@
 """Export of one task in a form that people or programs read: Markdown, HTML, OpenAI messages, the imported file.
 
 To add a form, add a function from a reader to pieces of text to `FORMATS`. `orihon.ops.task_file` exports a task
-completely; the conversation room writes the document of a conversation.
+completely; `orihon.chat.document` writes the document of a conversation.
 
 Markdown keeps the text of messages inside quotations and calls and results inside fences, so that their headings and
-tags are text. The HTML page is self-contained: it has no script, fetches nothing, escapes every text, and embeds
-pictures of the four types that browsers draw; a policy in its head forbids everything else.
+tags are text. The HTML page (`page.html`) is self-contained: it has no script, fetches nothing, escapes every text, and
+embeds pictures of the four types that browsers draw; a policy in its head forbids everything else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 from html import escape
+from importlib import resources
 from itertools import groupby
+from string import Template
 from typing import Literal, NamedTuple
 
 from orihon.context.ranges import contains
@@ -182,46 +184,16 @@ def _quote(text: str) -> str:
 
 # HTML
 
-_HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --line: #8886; --soft: #8881; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.4rem; overflow-wrap: anywhere; }}
-dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0 0 2rem; }}
-dt {{ opacity: .7; }} dd {{ margin: 0; overflow-wrap: anywhere; }}
-article {{ border-left: 3px solid var(--line); padding: .2rem 0 .2rem 1rem; margin: 1.2rem 0; }}
-article.user {{ border-color: #2a7de1; }} article.assistant {{ border-color: #2e9e5b; }}
-article.summary {{ background: var(--soft); border-color: #b7791f; padding: .6rem 1rem; }}
-article.error {{ border-color: #c53030; }}
-article.aside {{ opacity: .6; }}
-header {{ font-size: .85rem; margin-bottom: .3rem; }} header a {{ color: inherit; text-decoration: none; }}
-header time, header em {{ opacity: .7; margin-left: .6rem; }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; font: inherit; unicode-bidi: isolate; }}
-pre.code {{ font: .85rem/1.45 ui-monospace, monospace; background: var(--soft); padding: .6rem; border-radius: 4px; }}
-details {{ margin: .4rem 0; }} summary {{ cursor: pointer; }} img {{ max-width: 100%; }}
-</style>
-</head>
-<body>
-"""
-
 
 def render_html(reader: Reader) -> Iterator[str]:
     """Yield an HTML page piece by piece."""
-    title = _escape_html(reader.row.task_key)
-    yield _HEAD.format(title=title)
-    yield f"<h1>{title}</h1>\n<dl>\n"
-    yield from (f"<dt>{name}</dt><dd>{_escape_html(value)}</dd>\n" for name, value in _list_facts(reader))
-    yield "</dl>\n<main>\n"
+    page = resources.files("orihon.ops").joinpath("page.html").read_text(encoding="utf-8")
+    before, _, after = page.partition("$entries")
+    facts = (f"<dt>{name}</dt><dd>{_escape_html(value)}</dd>\n" for name, value in _list_facts(reader))
+    yield Template(before).substitute(title=_escape_html(reader.row.task_key), facts="".join(facts))
     for entry in iter_timeline(reader):
         yield from _render_html_entry(entry)
-    yield "</main>\n</body>\n</html>\n"
+    yield after
 
 
 def _render_html_entry(entry: TimelineEntry) -> Iterator[str]:

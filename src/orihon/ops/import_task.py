@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -28,9 +28,8 @@ from orihon.engine import Engine
 from orihon.errors import Corrupt, NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.formats import SESSIONS, detect_format
-from orihon.ops.formats._common import Parsed, make_message
 from orihon.ops.formats.original import FIELD, append_parsed
-from orihon.ops.formats.session_file import SessionFile
+from orihon.ops.formats.session_file import Parsed, SessionFile, make_message
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.task_file import HINT, MAGIC, open_task_file
 from orihon.records import Call, Event, Message, Metadata
@@ -44,7 +43,6 @@ from orihon.task_key import TaskKey
 FinalStatus = Literal["paused", "completed"]
 
 PORTABLE = "portable"
-FORMATS = (PORTABLE, *SESSIONS)
 LOOKAHEAD = 50  # records in which the name of the model is looked for
 
 _NAMESPACE = uuids.UUID("6f726968-6f6e-5c00-8000-696d706f7274")
@@ -82,17 +80,16 @@ def import_file(
         authorized.require_admin("import a task for another user")
     file = SessionFile(path)
     name = format or (PORTABLE if _is_compressed(path) else detect_format(file))
-    if name not in FORMATS:
-        raise UsageError(f"There is no format {name!a}.", hint=f"There are {', '.join(FORMATS)}.")
+    if name not in {PORTABLE, *SESSIONS}:
+        raise UsageError(f"There is no format {name!a}.", hint=f"There are {', '.join((PORTABLE, *SESSIONS))}.")
     if name == PORTABLE:
         imported = [_import_task_file(authorized, file, user, on_progress)]
     else:
-        progress = ProgressCounter(on_progress)
+        progress = ProgressCounter(on_progress, total=file.size, unit="size_bytes")
         owner = user or authorized.principal.user
-        importer = _SessionImport(
-            authorized.store, settings, file, format=name, user=owner, status=status, progress=progress
-        )
-        imported = [importer.run(number, session, key) for number, session in enumerate(SESSIONS[name].parse(file), 1)]
+        importer = _SessionImport(authorized.store, settings, file, name, owner, status, progress)
+        sessions = enumerate(SESSIONS[name].sessions(file), 1)
+        imported = [importer.run(number, session, key) for number, session in sessions]
     if not imported:
         raise UsageError(f"There is no session in {path}, read as {name}.", hint="`--format` forces another format.")
     for task in imported:
@@ -149,22 +146,16 @@ def count_messages(store: Store, uuid: str) -> int:
     return sum(1 for _ in store.read(uuid, Message))
 
 
-class _SessionImport:
+class _SessionImport(NamedTuple):
     """Imports the sessions of one file."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        file: SessionFile,
-        *,
-        format: str,
-        user: str,
-        status: FinalStatus,
-        progress: ProgressCounter,
-    ) -> None:
-        self.store, self.settings, self.file = store, settings, file
-        self.format, self.user, self.status, self.progress = format, user, status, progress
+    store: Store
+    settings: Settings
+    file: SessionFile
+    format: str
+    user: str
+    status: FinalStatus
+    progress: ProgressCounter
 
     def run(self, number: int, session: Iterator[Parsed], key: TaskKey | None) -> ImportedTask:
         """Import one session completely, or not at all."""
@@ -234,7 +225,8 @@ class _SessionImport:
                 replies += message.role == "assistant"
                 unanswered = unanswered if message.role == "tool" else {call.id: call for call in message.tool_calls}
                 unanswered.pop(message.tool_call_id or "", None)
-            self.progress.add(records=len(parsed.records))
+            read = self.file.position - self.progress.size_bytes
+            self.progress.add(records=len(parsed.records), size_bytes=read)
         if not imported.messages:
             sentence = f"There is no message in {self.file.path}, read as {self.format}."
             raise UsageError(sentence, hint="`--format` forces another format.")

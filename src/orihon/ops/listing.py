@@ -1,22 +1,52 @@
-"""Lists of tasks, and the overview of one task. Reading needs no lease."""
+"""Lists of tasks, the overview of one task, and the tasks that resemble it. Reading needs no lease.
+
+Tasks are alike by the words of the request, the outcome and the error. Rare words weigh more than common ones. A task
+with the same key or repository gets a bonus. In a large store the newest tasks are compared; memory is bounded by their
+number, not by the length of their texts.
+"""
 
 from __future__ import annotations
 
+import heapq
+import math
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
+from orihon.errors import NotFound
 from orihon.ops.access import AuthorizedStore
+from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Message, Record, Status, Summary, TaskRow
-from orihon.stores.base import Query, duration_seconds
+from orihon.stores.base import Query, Store, duration_seconds
 from orihon.stores.lookup import describe_query
 from orihon.task.lifecycle import ENDED
 from orihon.task.reader import Reader
 
 NEWEST = 10  # messages and summaries in an overview
 POLL_SECONDS = 0.5
+MAX_TASKS = 20_000  # that are compared
+MAX_TERMS = 300  # of the given task
+OPENING_MESSAGES, MESSAGE_CHARS = 8, 4000  # where the request is looked for
+SHARED_WORDS = 5  # that are reported
+SAME_KEY, SAME_REPOSITORY = 1.0, 0.1  # bonuses
+
+# words of letters and digits, and pairs of characters in scripts without spaces
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,40}|[\u3040-\u30ff\u3400-\u9fff]{2,40}")
+
+_COMPUTED = frozenset({"seconds", "interrupted"})  # of a listing; the others are columns
+_COLUMNS = {
+    "llm_calls": "llm_call_count",
+    "tool_calls": "tool_call_count",
+    "messages": "message_count",
+    "tokens": "total_tokens",
+    "error": "error_message",
+}
 
 
 class TaskListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +68,7 @@ class TaskListing(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool
     reason: str | None
     error: str | None
+    interrupted: bool  # it is running, but its process is gone
 
 
 class TaskPage(msgspec.Struct, frozen=True):
@@ -66,29 +97,15 @@ def list_tasks(authorized: AuthorizedStore, query: Query) -> TaskPage:
     limit = query.limit or 0
     rows = list(authorized.rows(msgspec.structs.replace(query, limit=limit + 1)))
     authorized.trail.record_query("tasks", ["rows"], query.user, query=describe_query(query))
-    return TaskPage([make_listing(row) for row in rows[:limit]], query.offset, len(rows) > limit)
+    return TaskPage([make_listing(authorized.store, row) for row in rows[:limit]], query.offset, len(rows) > limit)
 
 
-def make_listing(row: TaskRow) -> TaskListing:
+def make_listing(store: Store, row: TaskRow) -> TaskListing:
     """Return the listing of a row."""
-    return TaskListing(
-        uuid=row.uuid,
-        status=row.status,
-        task_key=row.task_key,
-        user=row.user,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-        seconds=_elapsed_seconds(row),
-        llm_calls=row.llm_call_count,
-        tool_calls=row.tool_call_count,
-        messages=row.message_count,
-        tokens=row.total_tokens,
-        size_bytes=row.size_bytes,
-        kept=row.kept,
-        reason=row.reason,
-        error=row.error_message,
-    )
+    names = [name for name in TaskListing.__struct_fields__ if name not in _COMPUTED]
+    own: dict[str, Any] = {name: getattr(row, _COLUMNS.get(name, name)) for name in names}
+    interrupted = row.status == "running" and store.is_abandoned(row)
+    return TaskListing(seconds=_elapsed_seconds(row), interrupted=interrupted, **own)
 
 
 def build_overview(reader: Reader) -> Overview:
@@ -141,3 +158,81 @@ def _elapsed_seconds(row: TaskRow) -> float | None:
         now = datetime.now(UTC).isoformat()
         row = msgspec.structs.replace(row, completed_at=now if row.status == "running" else row.updated_at)
     return duration_seconds(row)
+
+
+# tasks that resemble another
+
+
+class Similar(msgspec.Struct, frozen=True):
+    """A task that resembles the given one."""
+
+    task: TaskListing
+    score: float  # 0 to 1 for the words, plus the bonus
+    shared: list[str]  # the heaviest words that both have
+
+
+class _Candidate(NamedTuple):
+    listing: TaskListing
+    shared: frozenset[str]  # the terms that the given task has too
+    bonus: float
+
+
+def find_similar(
+    authorized: AuthorizedStore, uuid: str, limit: int = 10, *, on_progress: OnProgress = None
+) -> list[Similar]:
+    """Return the tasks that resemble a task most, among those that the caller may see."""
+    reader = authorized.reader(uuid, "messages", "summary")
+    terms = set(islice(dict.fromkeys(_split(_task_text(reader))), MAX_TERMS))
+    progress = ProgressCounter(on_progress, total=min(authorized.count(Query()), MAX_TASKS))
+    candidates = []
+    for row in islice(authorized.rows(), MAX_TASKS):
+        progress.add(tasks=1)
+        if row.uuid != reader.uuid:
+            shared = frozenset(terms.intersection(_split(_row_text(row))))
+            candidates.append(_Candidate(make_listing(authorized.store, row), shared, _bonus(row, reader.row)))
+    weights = _weigh(candidates)
+    scored = [(math.fsum(weights[term] for term in one.shared) + one.bonus, one) for one in candidates]
+    best = heapq.nlargest(limit, scored, key=lambda item: (item[0], item[1].listing.created_at))
+    return [
+        Similar(
+            one.listing, round(score, 4), sorted(one.shared, key=lambda term: (-weights[term], term))[:SHARED_WORDS]
+        )
+        for score, one in best
+        if score > 0
+    ]
+
+
+def _weigh(candidates: list[_Candidate]) -> dict[str, float]:
+    """Weigh each term by its rarity, all together 1. A term that no candidate has weighs nothing."""
+    counts = Counter(term for candidate in candidates for term in candidate.shared)
+    weights = {term: math.log((1 + len(candidates)) / count) for term, count in counts.items()}
+    total = sum(weights.values()) or 1.0
+    return {term: weight / total for term, weight in weights.items()}
+
+
+def _bonus(row: TaskRow, reference: TaskRow) -> float:
+    if row.task_key == reference.task_key:
+        return SAME_KEY
+    return SAME_REPOSITORY if format_repository(row) == format_repository(reference) and row.repo else 0.0
+
+
+def _task_text(reader: Reader) -> str:
+    """Return the request and the outcome of a task."""
+    try:
+        messages = reader.messages(last=OPENING_MESSAGES)
+        request = [message.text[:MESSAGE_CHARS] for message in messages if message.role == "user"]
+    except NotFound:  # the records were deleted; the row still has the outcome
+        request = []
+    return "\n".join((*request, _row_text(reader.row)))
+
+
+def _row_text(row: TaskRow) -> str:
+    return "\n".join(filter(None, (row.final_summary, row.error_message)))
+
+
+def _split(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if word[0].isascii():
+            yield word.lower()
+        else:
+            yield from (word[index : index + 2] for index in range(len(word) - 1))

@@ -13,7 +13,7 @@ goes back into the queue, as with a worker; it is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -36,7 +36,7 @@ GB = 1_000_000_000
 MAX_NAMED = 10  # tasks that a sentence names
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Check(msgspec.Struct, frozen=True):
     """The result of one check."""
 
     name: str
@@ -85,78 +85,61 @@ def check_store(
     timed = sum(group.timed for group in ended)
     since = format_time(now - timedelta(hours=settings.monitor.long_running_hours))
     running = authorized.rows(Query(status=("running",)))
-    figures = _Figures(
-        interrupted=[task.row.uuid for task in recovered],
-        long_running=[row.uuid for row in running if (row.started_at or row.created_at) < since],
-        disk_bytes=authorized.store.disk_bytes(),
-        failure_rate=tasks["failed"] / sum(group.tasks for group in ended) if ended else 0.0,
-        backlog=tasks["pending"],
-    )
-    checks = list(_checks(figures, settings.monitor))
+    disk_bytes = authorized.store.disk_bytes()
+    failure_rate = tasks["failed"] / sum(group.tasks for group in ended) if ended else 0.0
+    interrupted = [task.row.uuid for task in recovered]
+    long_running = [row.uuid for row in running if (row.started_at or row.created_at) < since]
+    checks = [
+        _check_interrupted(interrupted),
+        _check_long_running(long_running, settings.monitor),
+        _check_disk(disk_bytes / GB, settings.monitor),
+        _check_failures(failure_rate, settings.monitor),
+        _check_backlog(tasks["pending"], settings.monitor),
+    ]
     authorized.record_access("monitor", ["rows"])
     return MonitorReport(
         at=format_time(now),
         level=max((check.level for check in checks), key=LEVELS.index),
         checks=checks,
         tasks=tasks,
-        disk_bytes=figures.disk_bytes,
-        failure_rate=figures.failure_rate,
+        disk_bytes=disk_bytes,
+        failure_rate=failure_rate,
         average_seconds=sum(group.seconds for group in ended) / timed if timed else None,
-        long_running=figures.long_running,
-        interrupted=figures.interrupted,
+        long_running=long_running,
+        interrupted=interrupted,
     )
 
 
-class _Figures(msgspec.Struct, frozen=True, kw_only=True):
-    interrupted: list[str]
-    long_running: list[str]
-    disk_bytes: int
-    failure_rate: float
-    backlog: int
+def _check_interrupted(uuids: list[str]) -> Check:
+    sentence = f"{format_count(len(uuids), 'task')} with a dead process{_list_ids(uuids)}."
+    return Check("interrupted", "warning" if uuids else "ok", len(uuids), 0, sentence)
 
 
-def _checks(figures: _Figures, limits: Monitor) -> Iterator[Check]:
-    dead, long = len(figures.interrupted), len(figures.long_running)
-    gigabytes, warning, critical = figures.disk_bytes / GB, limits.disk_warning_gb, limits.disk_critical_gb
-    yield Check(
-        name="interrupted",
-        level="warning" if dead else "ok",
-        value=dead,
-        limit=0,
-        sentence=f"{format_count(dead, 'task')} with a dead process{_name(figures.interrupted)}.",
-    )
-    yield Check(
-        name="long_running",
-        level="warning" if long else "ok",
-        value=long,
-        limit=0,
-        sentence=f"{format_count(long, 'task')} running for more than {limits.long_running_hours:g} hours"
-        f"{_name(figures.long_running)}.",
-    )
-    yield Check(
-        name="disk",
-        level="critical" if gigabytes > critical else "warning" if gigabytes > warning else "ok",
-        value=round(gigabytes, 3),
-        limit=critical if gigabytes > warning else warning,
-        sentence=f"{gigabytes:,.1f} GB on disk; warning above {warning:g} GB, critical above {critical:g} GB.",
-    )
-    yield Check(
-        name="failure_rate",
-        level="warning" if figures.failure_rate > limits.failure_rate else "ok",
-        value=round(figures.failure_rate, 4),
-        limit=limits.failure_rate,
-        sentence=f"{figures.failure_rate:.1%} of the ended tasks failed; the limit is {limits.failure_rate:.0%}.",
-    )
-    yield Check(
-        name="backlog",
-        level="warning" if figures.backlog > limits.backlog else "ok",
-        value=figures.backlog,
-        limit=limits.backlog,
-        sentence=f"{format_count(figures.backlog, 'task')} pending; the limit is {limits.backlog:,}.",
-    )
+def _check_long_running(uuids: list[str], limits: Monitor) -> Check:
+    hours = f"more than {limits.long_running_hours:g} hours"
+    sentence = f"{format_count(len(uuids), 'task')} running for {hours}{_list_ids(uuids)}."
+    return Check("long_running", "warning" if uuids else "ok", len(uuids), 0, sentence)
 
 
-def _name(uuids: list[str]) -> str:
+def _check_disk(gigabytes: float, limits: Monitor) -> Check:
+    warning, critical = limits.disk_warning_gb, limits.disk_critical_gb
+    level: Level = "critical" if gigabytes > critical else "warning" if gigabytes > warning else "ok"
+    sentence = f"{gigabytes:,.1f} GB on disk; warning above {warning:g} GB, critical above {critical:g} GB."
+    return Check("disk", level, round(gigabytes, 3), critical if gigabytes > warning else warning, sentence)
+
+
+def _check_failures(rate: float, limits: Monitor) -> Check:
+    sentence = f"{rate:.1%} of the ended tasks failed; the limit is {limits.failure_rate:.0%}."
+    level: Level = "warning" if rate > limits.failure_rate else "ok"
+    return Check("failure_rate", level, round(rate, 4), limits.failure_rate, sentence)
+
+
+def _check_backlog(pending: int, limits: Monitor) -> Check:
+    sentence = f"{format_count(pending, 'task')} pending; the limit is {limits.backlog:,}."
+    return Check("backlog", "warning" if pending > limits.backlog else "ok", pending, limits.backlog, sentence)
+
+
+def _list_ids(uuids: list[str]) -> str:
     if not uuids:
         return ""
     more = f" and {len(uuids) - MAX_NAMED:,} more" if len(uuids) > MAX_NAMED else ""

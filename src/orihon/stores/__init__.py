@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orihon.errors import UsageError
+from orihon.errors import NotFound, UsageError
 from orihon.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def require_psycopg() -> None:
 
 
 def require_store(url: str) -> None:
-    """Raise UsageError if there is no store at this URL. Nothing is created."""
+    """Raise NotFound if there is no store at this URL, UsageError if there can be none. Nothing is created."""
     if url == "memory:":
         return
     if is_postgres(url):
@@ -118,10 +118,10 @@ def require_store(url: str) -> None:
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link, which Orihon does not follow.", hint="Name the store itself.")
     if is_file and not path.is_file():
-        raise UsageError(f"There is no file {path}.", hint=hint)
+        raise NotFound(f"There is no file {path}.", kind="store", id=url, hint=hint)
     if not is_file and not is_store_directory(path):
         reason = "there is no tasks.db and no running/ in it" if path.is_dir() else "there is no such directory"
-        raise UsageError(f"{path} is not a store: {reason}.", hint=hint)
+        raise NotFound(f"{path} is not a store: {reason}.", kind="store", id=url, hint=hint)
 
 
 def is_store_directory(path: Path) -> bool:

@@ -25,7 +25,7 @@ import msgspec
 from orihon import codec
 from orihon.access import Principal, Trail
 from orihon.coerce import decode_json
-from orihon.errors import StoreError, StoreUnavailable, UsageError
+from orihon.errors import NotFound, StoreError, StoreUnavailable, UsageError
 from orihon.ingest import Sanitiser
 from orihon.stores import is_postgres, open_store, require_store, sidecar_path
 from orihon.stores.base import Options, Store
@@ -119,7 +119,7 @@ def open_trail(url: str, options: Options, who: Principal, through: str) -> Iter
                 audit = AuditFile(path, Sanitiser(options.known, options.kinds, lambda: read_mask_key(key_path)))
             else:
                 audit = audit_of(stack.enter_context(open_store(url, options)))
-        except (UsageError, StoreUnavailable):
+        except (UsageError, NotFound, StoreUnavailable):
             pass  # without a store there is no audit; the command itself says what is wrong
         except StoreError as error:
             log.warning("The audit could not be written: %s", error)

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from orihon.errors import ModelError, ScriptError, UsageError
 from orihon.settings import yaml as yamlfile
-from orihon.testing.wire_rules import violations
+from orihon.testing.chat_rules import find_violations
 
 REPLY_FORMS = 'Write a text, or {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}, or a complete reply.'
 
@@ -132,7 +132,7 @@ class ScriptedModel:
 
 def check_request(request: Request) -> None:
     """Raise Refused if OpenAI would refuse the request."""
-    broken = violations("openai", request.messages, model=request.model)
+    broken = find_violations(request.messages)
     if broken:
         raise Refused("; ".join(broken), param="messages")
     if request.tools is not None and not request.tools:

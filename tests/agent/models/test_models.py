@@ -19,7 +19,6 @@ from orihon.context.replies import reply_of
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret
-from orihon.testing.wire_rules import violations
 from support.failing_server import (
     after,
     answers_json,
@@ -35,6 +34,7 @@ from support.failing_server import (
 )
 from support.replies import KEY as TASK_KEY
 from support.replies import TOOLS, calling, turn
+from support.wire_rules import violations
 
 READ = ("read_file", '{"path": "a.py"}')
 

@@ -19,8 +19,8 @@ from orihon.chat.terminal.ui_terminal import InputHistory, find_history
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.terminal import detect_language
 from orihon.testing import serve
-from orihon.testing.wire_rules import violations
 from support.typist import Table, Typist, messages
+from support.wire_rules import violations
 
 SHELL = {"say": "I look.", "call": [{"name": "shell", "arguments": {"command": "echo made > made.txt"}}]}
 LIST = {"say": "I list.", "call": [{"name": "list_files", "arguments": {}}]}

@@ -7,8 +7,8 @@ from orihon.context import wire
 from orihon.context.repair import plain_name, repair
 from orihon.errors import UsageError
 from orihon.records import Blob, Call, Message, Native, Part
-from orihon.testing.wire_rules import violations
 from support.histories import IMAGE_BLOB, PNG, load
+from support.wire_rules import violations
 
 PICTURE = Part(type="image", data=PNG, media_type="image/jpeg", width=1, height=1)
 THOUGHT = {"type": "thinking", "thinking": "…", "signature": "EqQB"}

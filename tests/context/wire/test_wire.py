@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from orihon.context import wire
 from orihon.context.repair import INTERRUPTED, repair
-from orihon.testing.wire_rules import violations
 from support.histories import MODELS, histories, history, load, seeded
+from support.wire_rules import violations
 
 DEEP = bool(os.environ.get("ORIHON_DEEP"))
 HISTORIES = 250_000 if DEEP else 5_200  # times four formats

@@ -1,7 +1,7 @@
 """Render messages in the four formats that providers take.
 
-The renderers take a list that `repair` has made valid. `orihon.testing.wire_rules` checks the result; it is written
-from what the providers publish, without the renderers, so that one can catch the other.
+The renderers take a list that `repair` has made valid. The rules that check the result (`orihon.testing.chat_rules`
+and `tests/support/wire_rules.py`) are written from what the providers publish, without the renderers.
 """
 
 from __future__ import annotations

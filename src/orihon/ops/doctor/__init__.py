@@ -18,6 +18,7 @@ from orihon.errors import UsageError
 from orihon.ops.doctor.check_files import examine_files
 from orihon.ops.doctor.check_sql import examine_postgres, examine_sqlite
 from orihon.ops.doctor.finding import Finding
+from orihon.ops.doctor.repair import rebuild_table
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.stores import SQLITE_PREFIX, is_postgres, require_store
 from orihon.stores.files import disk_errors
@@ -40,4 +41,6 @@ def examine(url: str, *, fix: bool = False, rebuild: bool = False, on_progress: 
         elif is_sqlite:
             yield from examine_sqlite(Path(url.removeprefix(SQLITE_PREFIX)), progress, fix=fix)
         else:
-            yield from examine_files(Path(url), progress, fix=fix, rebuild=rebuild)
+            if rebuild:
+                yield rebuild_table(Path(url))
+            yield from examine_files(Path(url), progress, fix=fix)

@@ -24,7 +24,7 @@ from orihon.coerce import decode_json
 from orihon.context.events import Imported, sound
 from orihon.errors import Conflict, Corrupt
 from orihon.ops.blobs import load_blobs
-from orihon.ops.formats._common import Parsed, RecordPath
+from orihon.ops.formats.session_file import Parsed, RecordPath
 from orihon.records import Event, Message, Metadata, Record
 from orihon.stores.base import LISTS, Lease, Problem, Store
 from orihon.terminal import encode_json_line

@@ -26,7 +26,7 @@ from orihon import codec
 from orihon.coerce import decode_json
 from orihon.errors import LeaseHeld, LeaseLost, NotFound, StoreUnavailable
 from orihon.retry import Backoff
-from orihon.stores.files import disk_errors, find_identity, get_identity, open_file
+from orihon.stores.files import Refused, disk_errors, find_identity, get_identity, open_file
 from orihon.stores.jsonl.layout import LOCK, PLACES
 from orihon.stores.liveness import current_owner
 
@@ -267,6 +267,21 @@ def read_holder(dir_fd: int) -> LockHolder | None:
         return None
     finally:
         os.close(fd)
+
+
+def find_holder(dir_fd: int) -> str | None:
+    """Return the process that writes the task in a directory; None if there is none, whatever the lock file says."""
+    try:
+        fd = open_file(LOCK, os.O_RDONLY, dir_fd)
+    except (OSError, Refused):
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return str(read_holder(dir_fd) or "another process")
+    finally:
+        os.close(fd)
+    return None
 
 
 def _held_error(uuid: str, dir_fd: int) -> LeaseHeld:

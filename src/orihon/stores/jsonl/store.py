@@ -22,7 +22,16 @@ from typing import Any
 import msgspec
 
 from orihon import codec
-from orihon.errors import Conflict, Corrupt, LeaseLost, NotFound, NotWritten, OutcomeUnknown, StoreUnavailable
+from orihon.errors import (
+    Conflict,
+    Corrupt,
+    LeaseLost,
+    NotFound,
+    NotWritten,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
 from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
 from orihon.stores import mounts
 from orihon.stores.base import LISTS, GroupBy, Lease, Options, Problem, Query, Store, Totals
@@ -61,7 +70,7 @@ from orihon.stores.jsonl.line_reader import (
     open_list,
     read_lines,
 )
-from orihon.stores.jsonl.lock_file import Hold, LockFile
+from orihon.stores.jsonl.lock_file import Hold, LockFile, find_holder
 from orihon.stores.jsonl.message_index import NAME as INDEX
 from orihon.stores.jsonl.message_index import MessageIndex, is_valid
 from orihon.stores.jsonl.task_files import TaskFiles
@@ -191,6 +200,11 @@ class JsonlStore(Store):
 
     def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
         return archive_task(self.tree, uuid, fence)
+
+    def is_abandoned(self, row: TaskRow) -> bool:
+        with suppress(OSError, StoreError), task_directory(self.base, row.uuid) as directory:
+            return find_holder(directory) is None
+        return False
 
     def sidecar_path(self, name: str) -> Path:
         return self.base / name

@@ -19,6 +19,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import msgspec
@@ -37,7 +38,7 @@ from orihon.errors import (
 )
 from orihon.records import Blob, Metadata, Record, Status, TaskRow
 from orihon.stores.base import LISTS, GroupBy, Lease, Options, Query, Store, Totals
-from orihon.stores.liveness import Heartbeat, Owner, current_owner
+from orihon.stores.liveness import Heartbeat, Owner, current_owner, is_alive
 from orihon.stores.sql import rows
 from orihon.stores.validation import validate_new_task, validate_task_id
 
@@ -224,6 +225,14 @@ class SqlStore(Store):
         if hashlib.sha256(data).hexdigest() != sha256:
             raise Corrupt(f"Blob {sha256} of task {uuid} does not match its hash.", where=self.url)
         return data
+
+    def is_abandoned(self, row: TaskRow) -> bool:
+        silent_since = datetime.now(UTC) - timedelta(seconds=self.options.expiry_seconds)
+        if row.lease_owner is None or (row.heartbeat_at or "") < codec.format_time(silent_since):
+            return True
+        with suppress(LeaseHeld):
+            return is_alive(parse_holder(row.uuid, row.lease_owner)) is False
+        return False
 
     def require_task(self, uuid: str) -> None:
         """Raise NotFound if the task has no row."""

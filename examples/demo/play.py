@@ -1,15 +1,13 @@
 """`orihon demo`: an agent fixes a bug, is killed with kill -9, and resumes; a second run inherits.
 
 The demo runs offline in seconds. Only the model is scripted; the loop, the tools, the folds, the files and the kill are
-real, and the command fails if one of the checks at the end fails. `sample/` holds the shop and the scripts.
-The agent runs in a child process, so that it can be killed. Each line of its output reports a step that is stored.
+real, and the command fails if one of the checks at the end fails. `sample/` holds the shop and the scripts. `agent.py`
+is the agent, in a process of its own, so that it can be killed. The wheel contains this directory as `orihon.demo`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -17,32 +15,25 @@ import sys
 import tempfile
 import time
 import uuid as uuids
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from orihon.agent.handler import TaskHandler, Work
-from orihon.agent.models.scripted import ScriptedReplies
-from orihon.agent.tools.toolbox import Toolbox
 from orihon.cli._output import say, say_line
-from orihon.context.repair import INTERRUPTED
 from orihon.engine import Engine, open_engine
-from orihon.errors import Conflict, NotFound, UsageError
+from orihon.errors import UsageError
 from orihon.ops.doctor import examine
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.task.reader import Reader
-from orihon.task.task import INHERITANCE_KEY, Task
-from orihon.task.tool_run import ToolRun
-from orihon.task.window import Window
-from orihon.task_key import TaskKey
+from orihon.task.task import INHERITANCE_KEY
+
+from .agent import CONTEXT_LENGTH, KEY, build_environment
 
 SAMPLE = Path(__file__).parent / "sample"
+AGENT = Path(__file__).parent / "agent.py"
 KILL_AFTER = 35  # lines of the agent: its twelfth reply is stored, and the tool it calls is running
-KEY = TaskKey.github("acme", "shop", issue=27)
-CONTEXT_LENGTH = 4_000  # small enough that the log has to be folded and summarised
 MAX_TEXT_CHARS = 68
 FAILED = 1
 
@@ -51,20 +42,14 @@ FAILED = 1
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the files in this directory.")
 @click.option("--kill-after", hidden=True, default=KILL_AFTER)
 @click.option("--sample", hidden=True, default=SAMPLE, type=click.Path(path_type=Path))
-@click.option("--agent", hidden=True, nargs=3)
 @click.pass_context
-def demo(
-    context: click.Context, *, keep: Path | None, kill_after: int, sample: Path, agent: tuple[str, str, str] | None
-) -> None:
+def demo(context: click.Context, *, keep: Path | None, kill_after: int, sample: Path) -> None:
     """Show what Orihon does, offline: an agent fixes a bug, survives kill -9, and a second run inherits.
 
     \b
     orihon demo                    in a temporary directory
     orihon demo --keep ./demo      keep the files
     """
-    if agent is not None:
-        run_agent(Path(agent[0]), sample, *agent[1:])
-        return
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise UsageError(f"{keep} is not empty.", hint="Name a new or empty directory.")
     with tempfile.TemporaryDirectory(prefix="orihon-demo-") as temporary:
@@ -144,11 +129,10 @@ def _play(stage: Stage, kill_after: int) -> bool:
 
 def _run_act(stage: Stage, script: str, uuid: str, kill_after: int | None = None) -> Act:
     """Start the agent and read its output. Kill it after this many lines."""
-    arguments = ["demo", "--sample", str(stage.sample), "--agent", str(stage.folder), script, uuid]
     lines: list[dict[str, Any]] = []
     first_window = end = 0.0
-    command = [sys.executable, "-m", "orihon", *arguments]
-    with subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.PIPE, text=True) as agent:  # noqa: S603 - ours
+    command = [sys.executable, str(AGENT), str(stage.folder), str(stage.sample), script, uuid]
+    with subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.PIPE, text=True) as agent:
         if kill_after == 0:
             end = _kill(agent)
         for text in agent.stdout or ():
@@ -231,7 +215,7 @@ def _list_inherited(task: Reader) -> list[Message]:
 def _run_tests(stage: Stage) -> subprocess.CompletedProcess[str]:
     """Run the tests of the shop."""
     command = [sys.executable, "-m", "unittest"]
-    return subprocess.run(  # noqa: S603 - our own command
+    return subprocess.run(
         command, cwd=stage.folder / "shop", env=build_environment(), capture_output=True, text=True, check=False
     )
 
@@ -251,83 +235,3 @@ def _format_next_steps(stage: Stage) -> str:
         f"  orihon inherit {KEY} --store contexts\n"
         "  orihon doctor --store contexts"
     )
-
-
-def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:
-    """Work on the issue. Resume the task if it exists."""
-    model = Script(sample / f"{script}.yaml")
-    with (
-        open_engine(folder / "contexts", settings=Settings(), hooks=[Reporter()]) as engine,
-        Toolbox(folder / "shop", approve="all", environ=build_environment()) as box,
-    ):
-        try:
-            task = engine.resume(uuid, summariser=model.summarise)
-        except NotFound:
-            task = engine.start(
-                KEY,
-                uuid=uuid,
-                tools=box.schemas,
-                summariser=model.summarise,
-                context_length=CONTEXT_LENGTH,
-                reserved_output=500,
-                min_messages_to_summarize=6,
-            )
-        except Conflict:
-            return  # the task had ended before the kill
-        model.skip_stored(task.log.read(1, task.log.last))
-        work = Work(key=KEY, request=(sample / "issue.md").read_text(encoding="utf-8"))
-        tools: Any = box
-        TaskHandler(engine, model, tools).run(task, work)
-
-
-class Script(ScriptedReplies):
-    """A model that returns the replies of a file. After a kill it continues after the stored replies."""
-
-    def skip_stored(self, messages: Iterable[Message]) -> None:
-        """Continue after the last stored reply. A reply whose tool call was interrupted is repeated."""
-        used = 0
-        for message in messages:
-            used += message.role == "assistant" and message.key != INHERITANCE_KEY
-            used -= message.role == "tool" and message.content == INTERRUPTED
-        self.begin_after(used)
-
-    def summarise(self, _: str) -> str:
-        """Return a summary: the texts of all replies so far."""
-        used = self.script.replies[: self.script.used]
-        return "\n".join(f"- {reply if isinstance(reply, str) else reply['content']}" for reply in used)
-
-
-class Reporter:
-    """Reports the progress of the task on standard output."""
-
-    def before_request(self, task: Task, window: Window) -> None:
-        _report(task, "window", tokens=window.tokens)
-
-    def after_reply(self, task: Task, message: Message) -> None:
-        _report(task, "reply", text=_format_reply(message))
-
-    def after_tool(self, task: Task, _: ToolRun) -> None:
-        _report(task, "result")
-
-    def on_completed(self, task: Task) -> None:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        _report(task, "completed", memory=peak if sys.platform == "darwin" else peak * 1024)
-
-
-def _format_reply(message: Message) -> str:
-    """Return a reply as one line: its first call, or its text."""
-    if not message.tool_calls:
-        return message.text
-    call = message.tool_calls[0]
-    return " ".join(f"{call.name} {' '.join(map(str, json.loads(call.arguments).values()))}".split())
-
-
-def _report(task: Task, what: str, **more: Any) -> None:
-    line = json.dumps({"what": what, "stored": task.log.last, "turn": task.row.llm_call_count, **more})
-    os.write(sys.stdout.fileno(), f"{line}\n".encode())
-
-
-def build_environment() -> dict[str, str]:
-    """Return an environment in which `python` is this Python and writes no bytecode."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return os.environ | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,21 +1,29 @@
-"""The rules by which the providers accept a request, for the four APIs that Orihon renders.
+"""The rules by which the four providers' APIs accept a request.
 
 The rules come from the providers' documentation and from the errors they return. They are written independently of the
-renderers in `orihon.context.wire`, so that each checks the other.
+renderers in `orihon.context.wire`, so that each checks the other. The scripted model brings those of OpenAI's chat
+completions (`orihon.testing.chat_rules`); the others are here.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import math
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 from orihon.errors import UsageError
+from orihon.testing.chat_rules import (
+    PICTURES,
+    TOOL_NAME,
+    check_call,
+    check_chat,
+    check_json,
+    collect,
+    has_words,
+    is_id,
+    is_picture,
+    is_picture_address,
+)
 
 
 def violations(api: str, rendered: Any, *, model: str = "") -> list[str]:
@@ -26,95 +34,7 @@ def violations(api: str, rendered: Any, *, model: str = "") -> list[str]:
     """
     if api not in _CHECKS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_CHECKS)}.")
-    broken: list[str] = []
-    try:
-        for rule in chain(_check_json(rendered), _CHECKS[api](rendered, model)):
-            broken.append(rule)  # noqa: PERF402 - the rules found before an error are kept
-    except (AttributeError, KeyError, TypeError) as error:
-        broken.append(f"the request does not have the shape of the API: {error}")
-    return broken
-
-
-# OpenAI chat completions: https://platform.openai.com/docs/api-reference/chat/create.
-
-MAX_CHAT_ID_CHARS = 40
-
-_CHAT_PARTS = {
-    "system": {"text"},
-    "developer": {"text"},
-    "user": {"text", "image_url", "input_audio", "file"},
-    "assistant": {"text", "refusal"},
-    "tool": {"text"},
-}
-
-
-def _check_chat(rendered: Any, model: str) -> Iterator[str]:  # noqa: ARG001 - all checks have one signature
-    """Yield the rules that a list of messages breaks."""
-    if not isinstance(rendered, list) or not rendered:
-        yield "messages: must be a list with at least one message"
-        return
-    waiting: list[str] = []
-    for place, message in enumerate(rendered):
-        here = f"messages[{place}]"
-        role = message.get("role")
-        if role not in _CHAT_PARTS:
-            yield f"{here}: unknown role {role!r}"
-            continue
-        if role == "tool":
-            yield from _check_chat_result(here, message, waiting)
-        elif waiting:
-            yield f"{here}: tool calls before it have no results: {waiting}"
-            waiting = []
-        yield from _check_chat_content(here, message)
-        if role == "assistant":
-            yield from _check_chat_calls(here, message, waiting)
-        elif "tool_calls" in message:
-            yield f"{here}: only an assistant can have tool_calls"
-    if waiting:
-        yield f"messages: tool calls at the end have no results: {waiting}"
-
-
-def _check_chat_result(here: str, message: dict[str, Any], waiting: list[str]) -> Iterator[str]:
-    call_id = message.get("tool_call_id")
-    if call_id in waiting:
-        waiting.remove(call_id)
-    else:
-        yield f"{here}: a result for {call_id!r}, but no call directly before it has that id"
-
-
-def _check_chat_calls(here: str, message: dict[str, Any], waiting: list[str]) -> Iterator[str]:
-    calls = message.get("tool_calls")
-    if calls is None:
-        return
-    if not isinstance(calls, list) or not calls:
-        yield f"{here}: tool_calls must not be empty"
-        return
-    for call in calls:
-        call_id = call.get("id")
-        if call_id in waiting:
-            yield f"{here}: two calls have the id {call_id!r}"
-        else:
-            waiting.append(call_id)
-        if call.get("type") != "function":
-            yield f"{here}: a call must have the type function"
-        yield from _check_call(here, call_id, MAX_CHAT_ID_CHARS, call.get("function") or {})
-
-
-def _check_chat_content(here: str, message: dict[str, Any]) -> Iterator[str]:
-    role, content = message["role"], message.get("content")
-    if content is None:
-        if role != "assistant" or not message.get("tool_calls"):
-            yield f"{here}: content is missing"
-        return
-    if not content or (isinstance(content, str) and not _has_words(content)):
-        yield f"{here}: content is empty"
-    for part in content if isinstance(content, list) else ():
-        if part.get("type") not in _CHAT_PARTS[role]:
-            yield f"{here}: the role {role} does not accept {part.get('type')!r}"
-        elif part["type"] == "text" and not _has_words(part.get("text")):
-            yield f"{here}: a text is empty"
-        elif part["type"] == "image_url" and not _is_picture_address((part.get("image_url") or {}).get("url")):
-            yield f"{here}: an image needs a web address or base64"
+    return collect(check_json(rendered), _CHECKS[api](rendered, model))
 
 
 # OpenAI Responses: https://platform.openai.com/docs/api-reference/responses/create.
@@ -144,7 +64,7 @@ def _check_responses(rendered: Any, model: str) -> Iterator[str]:  # noqa: ARG00
         if kind == "message":
             yield from _check_item_message(here, item)
         elif kind == "function_call":
-            yield from _check_call(here, item.get("call_id"), MAX_ITEM_ID_CHARS, item)
+            yield from check_call(here, item.get("call_id"), MAX_ITEM_ID_CHARS, item)
         elif kind == "function_call_output":
             yield from _check_function_output(here, item)
         elif kind == "reasoning":
@@ -185,7 +105,7 @@ def _check_item_ids(rendered: list[dict[str, Any]]) -> Iterator[str]:
             continue
         kind, item_id = item.get("type", "message"), item["id"]
         prefix = _ID_PREFIXES.get(kind, "")
-        if not _is_id(item_id, MAX_ITEM_ID_CHARS) or not item_id.startswith(prefix):
+        if not is_id(item_id, MAX_ITEM_ID_CHARS) or not item_id.startswith(prefix):
             yield f"input[{place}]: {item_id!r:.80} cannot be the id of a {kind}"
         elif item_id in seen:
             yield f"input[{place}]: duplicate item found with id {item_id!r}"
@@ -196,7 +116,7 @@ def _check_function_output(here: str, item: dict[str, Any]) -> Iterator[str]:
     output = item.get("output")
     if isinstance(output, list) and output:
         yield from _check_item_parts(here, output, _INPUT_PARTS)
-    elif not _has_words(output):
+    elif not has_words(output):
         yield f"{here}: output is empty"
 
 
@@ -217,7 +137,7 @@ def _check_item_message(here: str, item: dict[str, Any]) -> Iterator[str]:
         yield f"{here}: unknown role {role!r}"
     elif isinstance(content, list) and content:
         yield from _check_item_parts(here, content, _OUTPUT_PARTS if role == "assistant" else _INPUT_PARTS)
-    elif not _has_words(content):
+    elif not has_words(content):
         yield f"{here}: content is empty"
 
 
@@ -226,9 +146,9 @@ def _check_item_parts(here: str, parts: list[dict[str, Any]], allowed: set[str])
         kind = part.get("type")
         if kind not in allowed:
             yield f"{here}: does not accept {kind!r}"
-        elif kind in {"input_text", "output_text"} and not _has_words(part.get("text")):
+        elif kind in {"input_text", "output_text"} and not has_words(part.get("text")):
             yield f"{here}: a text is empty"
-        elif kind == "input_image" and not part.get("file_id") and not _is_picture_address(part.get("image_url")):
+        elif kind == "input_image" and not part.get("file_id") and not is_picture_address(part.get("image_url")):
             yield f"{here}: an image needs a web address, base64 or a file"
 
 
@@ -271,7 +191,7 @@ def _list_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _check_system(system: Any) -> Iterator[str]:
     for block in [{"type": "text", "text": system}] if isinstance(system, str) else system or ():
-        if block.get("type") != "text" or not _has_words(block.get("text")):
+        if block.get("type") != "text" or not has_words(block.get("text")):
             yield "system: accepts only texts that are not blank"
 
 
@@ -289,14 +209,14 @@ def _check_anthropic_turn(here: str, message: dict[str, Any], before: dict[str, 
 
 def _check_block(here: str, block: dict[str, Any]) -> Iterator[str]:
     kind = block.get("type")
-    if kind == "text" and not _has_words(block.get("text")):
+    if kind == "text" and not has_words(block.get("text")):
         yield f"{here}: text content blocks must contain non-whitespace text"
     elif kind == "image":
         yield from _check_image(here, block.get("source") or {})
     elif kind == "tool_use":
         if not isinstance(block.get("input"), dict):
             yield f"{here}: input must be an object"
-        if not _NAME.fullmatch(block.get("name") or ""):
+        if not TOOL_NAME.fullmatch(block.get("name") or ""):
             yield f"{here}: {block.get('name')!r} cannot be a tool's name"
         if not _TOOL_USE_ID.fullmatch(block.get("id") or ""):
             yield f"{here}: {block.get('id')!r} cannot be the id of a tool_use"
@@ -312,7 +232,7 @@ def _check_image(here: str, source: dict[str, Any]) -> Iterator[str]:
     if source.get("type") == "url":
         if not str(source.get("url")).startswith("https://"):
             yield f"{here}: an image's address must begin with https"
-    elif source.get("type") != "base64" or not _is_picture(source.get("media_type"), source.get("data"), _PICTURES):
+    elif source.get("type") != "base64" or not is_picture(source.get("media_type"), source.get("data"), PICTURES):
         yield f"{here}: an image needs base64 and one of the known media types"
     elif len(source["data"]) > MAX_PICTURE_CHARS:
         yield f"{here}: image exceeds 5 MB maximum"
@@ -409,7 +329,7 @@ def _check_gemini(rendered: Any, model: str) -> Iterator[str]:
         yield "contents: at least one is required"
         return
     for part in (rendered.get("systemInstruction") or {}).get("parts", ()):
-        if not _has_words(part.get("text")):
+        if not has_words(part.get("text")):
             yield "systemInstruction: accepts only texts that are not blank"
     for place, content in enumerate(contents):
         yield from _check_gemini_turn(f"contents[{place}]", content, contents[place - 1] if place else None)
@@ -461,7 +381,7 @@ def _check_part(here: str, role: str, part: dict[str, Any]) -> Iterator[str]:
         if role != "user":
             yield f"{here}: only the user can answer"
     inline = part.get("inlineData")
-    if inline is not None and not _is_picture(inline.get("mimeType"), inline.get("data"), _GEMINI_PICTURES):
+    if inline is not None and not is_picture(inline.get("mimeType"), inline.get("data"), _GEMINI_PICTURES):
         yield f"{here}: an image needs base64 and one of the known media types"
     yield from _check_part_fields(here, part)
 
@@ -494,13 +414,6 @@ def _check_signatures(contents: list[dict[str, Any]]) -> Iterator[str]:
             yield f"contents[{place}]: the first function call of a step has no thought_signature"
 
 
-# Checks that several APIs share.
-
-MAX_LEVELS = 100  # the parsers of some providers accept no deeper nesting
-_PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 def _check_role(here: str, role: Any, before: dict[str, Any] | None, roles: set[str]) -> Iterator[str]:
     """The user begins, and the two roles alternate."""
     if role not in roles:
@@ -511,89 +424,8 @@ def _check_role(here: str, role: Any, before: dict[str, Any] | None, roles: set[
         yield f"{here}: two messages of the {role} in a row"
 
 
-def _check_call(here: str, call_id: Any, max_chars: int, function: dict[str, Any]) -> Iterator[str]:
-    if not _is_id(call_id, max_chars):
-        yield f"{here}: a call's id must have 1 to {max_chars} characters, not {call_id!r:.80}"
-    if not _NAME.fullmatch(function.get("name") or ""):
-        yield f"{here}: {function.get('name')!r} cannot be a function's name"
-    if not _is_json_object(function.get("arguments")):
-        yield f"{here}: arguments must be the JSON text of an object"
-
-
-def _is_id(value: Any, max_chars: int) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= max_chars
-
-
-def _has_words(value: Any) -> bool:
-    """Return whether the value is a text that is not blank."""
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_picture_address(value: Any) -> bool:
-    """Return whether the value is a web address or a base64 data URL of an image."""
-    if not isinstance(value, str):
-        return False
-    head, _, data = value.partition(";base64,")
-    return value.startswith(("https://", "http://")) or _is_picture(head.removeprefix("data:"), data, _PICTURES)
-
-
-def _is_picture(media_type: Any, data: Any, media_types: set[str]) -> bool:
-    """Return whether the media type is known and the data is non-empty base64."""
-    try:
-        return media_type in media_types and bool(base64.b64decode(data, validate=True))
-    except (binascii.Error, TypeError, ValueError):
-        return False
-
-
-def _is_json_object(value: Any) -> bool:
-    """Return whether the value is the text of a JSON object. NaN and Infinity are not JSON."""
-    if not isinstance(value, str):
-        return False
-    try:
-        return isinstance(json.loads(value, parse_constant=_refuse_constant), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _check_json(value: Any) -> Iterator[str]:
-    """Yield the values that JSON in UTF-8 cannot hold: lone surrogates, NaN, keys that are not strings."""
-    layer: list[tuple[str, Any]] = [("request", value)]
-    for _ in range(MAX_LEVELS):
-        for here, item in layer:
-            yield from _check_json_leaf(here, item)
-        layer = [inner for here, item in layer for inner in _list_children(here, item)]
-        if not layer:
-            return
-    yield f"request: nested deeper than {MAX_LEVELS} levels"
-
-
-def _list_children(here: str, item: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(item, dict):
-        for key, inner in item.items():
-            yield f"{here}, a key", key
-            yield f"{here}.{key!a:.40}", inner
-    elif isinstance(item, list):
-        yield from ((f"{here}[{place}]", inner) for place, inner in enumerate(item))
-
-
-def _check_json_leaf(here: str, item: Any) -> Iterator[str]:
-    if isinstance(item, float) and not math.isfinite(item):
-        yield f"{here}: {item} is not a JSON number"
-    elif isinstance(item, str) and not item.isascii():
-        try:
-            item.encode()
-        except UnicodeEncodeError:
-            yield f"{here}: a text contains a lone surrogate"
-    elif not isinstance(item, str | int | float | dict | list | None):
-        yield f"{here}: a {type(item).__name__} is not a JSON value"
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(constant)
-
-
 _CHECKS: dict[str, Callable[[Any, str], Iterator[str]]] = {
-    "openai": _check_chat,
+    "openai": lambda rendered, _: check_chat(rendered),
     "responses": _check_responses,
     "anthropic": _check_anthropic,
     "gemini": _check_gemini,

@@ -1,0 +1,1 @@
+"""What `orihon demo` shows."""
