@@ -22,7 +22,7 @@ MAX_FUNCTION_LINES = 80
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
 FLOORS = [
     ["__main__", "tools"],
-    ["cli", "web", "adapters"],
+    ["cli", "web", "adapters", "compat"],
     ["ops", "chat"],
     ["agent"],
     ["planning"],

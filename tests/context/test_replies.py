@@ -201,7 +201,7 @@ def test_an_answer_that_holds_nothing_is_the_providers_failure(nothing):
 
 @pytest.mark.parametrize(
     "foreign",
-    [None, "text", 3, [], {}, {"error": {"message": "no"}}, Model, {"choices": ["x"]}, {"output": [1]},
+    [None, 3, [], {}, {"error": {"message": "no"}}, Model, {"choices": ["x"]}, {"output": [1]},
      {"type": "message", "content": [{"type": "tool_use"}]},
      {"choices": [{"message": {"tool_calls": [{"function": {"name": None}}]}}]}],
     ids=repr,
@@ -211,6 +211,14 @@ def test_what_is_no_reply_is_refused_with_what_is_accepted(foreign):
     with pytest.raises(UsageError, match="not a model's reply") as caught:
         reply_of(foreign)
     assert "Anthropic Messages" in caught.value.hint
+
+
+@pytest.mark.parametrize("bare", ["Done.", {"role": "assistant", "content": "Done."}])
+def test_a_bare_text_or_message_is_a_reply(bare):
+    """Programs keep the text or the message of a completion, and not the completion."""
+    assert reply_of(bare).text == "Done."
+    call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+    assert reply_of({"role": "assistant", "content": None, "tool_calls": [call]}).tool_calls[0].name == "read_file"
 
 
 def test_arguments_as_a_text_or_as_a_value():

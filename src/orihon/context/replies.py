@@ -41,13 +41,22 @@ def reply_of(reply: Any, api: str | None = None) -> Message:
     if api is not None and api not in _READERS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
     try:
-        value = _plain(reply)
+        value = _completion(_plain(reply))
         return _READERS[api or _recognise(value)](value)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
         raise UsageError(
             f"This is not a model's reply: {_describe(reply)}.",
             hint=f"Pass the whole reply of one of these: {ACCEPTED}.",
         ) from error
+
+
+def _completion(value: Any) -> Any:
+    """Return a bare text, or the bare message of an assistant, as the completion that it would come in."""
+    if isinstance(value, str):
+        value = {"role": "assistant", "content": value}
+    if isinstance(value, dict) and value.get("role") == "assistant" and value.get("type") != "message":
+        return {"choices": [{"message": value}]}
+    return value
 
 
 def said(api: str, items: Items) -> Said:
