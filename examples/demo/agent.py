@@ -18,12 +18,13 @@ from typing import Any
 from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.models.scripted import ScriptedReplies
 from orihon.agent.tools.toolbox import Toolbox
+from orihon.context.matter import INHERITED
 from orihon.context.repair import INTERRUPTED
 from orihon.engine import open_engine
 from orihon.errors import Conflict, NotFound
 from orihon.records import Message
 from orihon.settings.schema import Settings
-from orihon.task.task import INHERITANCE_KEY, Task
+from orihon.task.task import Task
 from orihon.task.tool_run import ToolRun
 from orihon.task.window import Window
 from orihon.task_key import TaskKey
@@ -66,7 +67,7 @@ class Script(ScriptedReplies):
         """Continue after the last stored reply. A reply whose tool call was interrupted is repeated."""
         used = 0
         for message in messages:
-            used += message.role == "assistant" and message.key != INHERITANCE_KEY
+            used += message.role == "assistant" and message.key != INHERITED
             used -= message.role == "tool" and message.content == INTERRUPTED
         self.begin_after(used)
 

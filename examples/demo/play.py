@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import click
 
 from orihon.cli._output import say, say_line
+from orihon.context.matter import INHERITED
 from orihon.engine import Engine, open_engine
 from orihon.errors import UsageError
 from orihon.ops.doctor import examine
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.task.reader import Reader
-from orihon.task.task import INHERITANCE_KEY
 
 from .agent import CONTEXT_LENGTH, KEY, build_environment
 
@@ -209,7 +209,7 @@ def _count_folds(task: Reader) -> int:
 
 
 def _list_inherited(task: Reader) -> list[Message]:
-    return [message for message in task.messages() if message.key == INHERITANCE_KEY]
+    return [message for message in task.messages() if message.key == INHERITED]
 
 
 def _run_tests(stage: Stage) -> subprocess.CompletedProcess[str]:

@@ -37,6 +37,7 @@ from orihon.records import (
     Call,
     Event,
     Fold,
+    Issue,
     Message,
     Metadata,
     Native,
@@ -58,7 +59,7 @@ IN_ITSELF = "[nested in itself]"
 R = TypeVar("R", bound=Record)
 
 _NESTED: dict[type[Record], dict[str, type[Record]]] = {
-    Message: {"content": Part, "tool_calls": Call, "usage": Usage, "native": Native, "blob": Blob},
+    Message: {"content": Part, "tool_calls": Call, "usage": Usage, "native": Native, "blob": Blob, "issue": Issue},
     Part: {"blob": Blob},
     Call: {"blob": Blob},
 }
@@ -70,7 +71,7 @@ _V2_NAMES: dict[type[Record], dict[str, str]] = {
 }
 _KINDS: tuple[type[Record], ...] = (
     *(Message, Summary, Fold, ToolCall, Event, PlanEntry, Metadata, TaskRow),
-    *(Part, Call, Usage, Native, Blob),
+    *(Part, Call, Usage, Native, Blob, Issue),
 )
 _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}

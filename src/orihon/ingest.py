@@ -46,6 +46,7 @@ from orihon.records import (
     Call,
     Event,
     Fold,
+    Issue,
     Message,
     Metadata,
     Native,
@@ -282,6 +283,10 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
     },
     Usage: {},
     Native: {"api": Sanitiser.id, "model": Sanitiser.id, "items": Sanitiser.value},
+    Issue: {
+        **dict.fromkeys(("title", "body", "latest", "author", "language"), Sanitiser.text),
+        **dict.fromkeys(("people", "labels"), _each(Sanitiser.text)),
+    },
     Metadata: {
         "uuid": Sanitiser.text,
         "task_key": Sanitiser.key,
@@ -300,6 +305,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
         "model": Sanitiser.id,
         "usage": Sanitiser.record,
         "key": Sanitiser.id,
+        "issue": Sanitiser.record,
         "timestamp": _time,
     },
     Summary: {"summary": Sanitiser.text, "model": Sanitiser.id, "timestamp": _time},

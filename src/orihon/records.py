@@ -80,6 +80,23 @@ class Native(Record, frozen=True, kw_only=True):
     items: list[Any] = []
 
 
+class Issue(Record, frozen=True, kw_only=True):
+    """What a task is to do, field by field, as its source gave it. The first message is rendered from these fields."""
+
+    title: str = ""
+    body: str = ""
+    latest: str = ""  # the newest comment, which is the request; empty if there are no comments
+    author: str = ""
+    people: list[str] = []  # the others who wrote comments or are assigned
+    labels: list[str] = []
+    language: str = ""  # `ja` or `en`
+
+    @property
+    def text(self) -> str:
+        """What users wrote: the title, the body and the latest request."""
+        return "\n\n".join(part for part in (self.title, self.body, self.latest) if part.strip())
+
+
 class Metadata(Record, frozen=True, kw_only=True):
     """The parameters that a task was started with. Written once."""
 
@@ -108,6 +125,7 @@ class Message(Record, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage | None = None
     key: str | None = None
+    issue: Issue | None = None  # the fields that the content of a first message was rendered from
     cleaned: bool = False
     masked: bool = False
     timestamp: str

@@ -19,7 +19,7 @@ from orihon.agent.loop import Limits, Loop, PauseRequested, StopRequested
 from orihon.agent.models.errors import is_overflow
 from orihon.agent.sources import Comment
 from orihon.errors import ContextOverflow, ModelError, SourceError
-from orihon.records import Event, Message
+from orihon.records import Event, Issue, Message
 from orihon.settings.schema import PauseResume, Planning, ProgressComment, Settings, TaskStop
 from orihon.testing import ScriptedModel
 
@@ -429,3 +429,32 @@ def test_statistics_every_five_turns(engine, caplog):
     lines = [record.getMessage() for record in caplog.records if "Context stats" in record.getMessage()]
     assert len(lines) == 2
     assert "Context stats: 10 messages, ~" in lines[0]
+
+
+# the matter of the request
+
+
+def test_the_fields_of_an_issue_are_stored_and_summarised(engine):
+    """The final summary tells what the issue says, and has nothing of the words around it."""
+    body = "Wrong password gives a blank page instead of a sentence. Never touch prod.db."
+    issue = Issue(title="Login is blank", body=body, latest="Add a test too.", author="alice", language="en")
+    work = Work(key=KEY, request=f"AUTHOR: alice\n# TITLE\n> Login is blank\n# BODY\n> {body}", issue=issue)
+    row, _ = handled(engine, "I guarded the lookup in auth/session.py.", work=work)
+    stored = [message.issue for message in engine.store.read(row.uuid, Message)]
+    assert [one for one in stored if one is not None] == [issue]
+    for text in ("Login is blank", "Never touch prod.db.", "Add a test too."):
+        assert text in row.final_summary
+    assert "AUTHOR" not in row.final_summary
+    assert "TITLE" not in row.final_summary
+
+
+def test_the_language_of_the_request_is_that_of_the_run(engine):
+    """What is inherited, the notice and the summary are in it, from the first message on."""
+    source = Heard()
+    for _ in range(2):
+        issue = Issue(title="ログイン画面が白い", body="パスワードを間違えると白い画面になります。", language="ja")
+        rendered = "TASK: github/acme/shop/issue/27\n# TITLE\n> ログイン画面が白い\n"
+        work = Work(key=KEY, request=rendered * 3, issue=issue)
+        row, _ = handled(engine, "Fixed.", source=source, work=work)
+    assert engine.read(row.uuid).config.language == "ja"
+    assert "過去のコンテキスト" in source.said[-1]

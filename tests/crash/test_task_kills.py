@@ -25,11 +25,11 @@ import msgspec
 import pytest
 
 import orihon
+from orihon.context.matter import INHERITED
 from orihon.context.repair import INTERRUPTED
 from orihon.ops.doctor import examine
 from orihon.records import Event, Message, Summary, TaskRow, ToolCall
 from orihon.settings.schema import Settings
-from orihon.task.task import INHERITANCE_KEY
 from support.faults import DEEP, Fault, Faults, fast_place, in_child, sampled
 from support.replies import KEY
 from support.scenario import STORES, url_of
@@ -193,7 +193,7 @@ class Comparison:
         place = position(self.stored)
         wanted = self.world.positions[place]
         window = self.after.began["window"]
-        if INHERITANCE_KEY in self.stored.keys and "request" not in self.stored.keys:
+        if INHERITED in self.stored.keys and "request" not in self.stored.keys:
             first, *_, block = json.loads(window["openai"])
             assert [first] == json.loads(wanted["openai"])
             assert block["content"] == self.wanted.messages[1].content
@@ -292,7 +292,7 @@ def spread(points, count):
 def test_the_script_does_everything(world):
     """It inherits, folds more than once, also while a call waits, summarises by itself, uses a blob, and ends once."""
     account = world.account
-    assert account.messages[1].key == INHERITANCE_KEY
+    assert account.messages[1].key == INHERITED
     kinds = [event.type for event in account.events]
     folded = [event.after for event in account.events if event.type == "folds"]
     assert len(folded) > 1

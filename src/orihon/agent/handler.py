@@ -31,7 +31,7 @@ from orihon.agent.sources import Comment, Outcome, SeenComments, Source
 from orihon.context.language import language_of
 from orihon.engine import Engine
 from orihon.errors import ContextError, LimitReached, OrihonError, RunError, ScriptError, SourceError
-from orihon.records import Message, TaskRow
+from orihon.records import Issue, Message, TaskRow
 from orihon.task.config import Summariser
 from orihon.task.task import Task
 from orihon.task_key import TaskKey
@@ -46,6 +46,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     key: TaskKey
     request: str
+    issue: Issue | None = None  # the fields that the request was rendered from
     user: str | None = None
     uuid: str | None = None
     system: str = ""  # empty for the built-in prompt
@@ -88,6 +89,8 @@ class TaskHandler:
     def handle(self, work: Work) -> TaskRow:
         """Run a new task. Return its row."""
         options = {"tools": self.tools.schemas, "summariser": self.summariser} | self.options
+        if self.engine.settings.window.language == "auto":  # known before the first message, for what is inherited
+            options["language"] = find_language(work)
         return self.run(self.engine.start(work.key, uuid=work.uuid, user=work.user, **options), work)
 
     def resume(self, uuid: str, work: Work | None = None) -> TaskRow:
@@ -145,11 +148,10 @@ class TaskHandler:
             notes = notes | {COMMENTS: seen.state(), ASSIGNED: work.assigned}
         if notes:
             task.writer.event("note", **notes)
-        request = Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)
-        language = task.config.language if task.config.language != "auto" else language_of([request])
+        language = find_language(work) if task.config.language == "auto" else task.config.language
         system = [work.system or read("orihon.agent", "system", language), self.engine.settings.system_prompt]
         task.add("system", "\n\n".join(text.strip() for text in system if text.strip()), key="orihon:system")
-        task.add("user", work.request, key="orihon:request")
+        task.add("user", work.request, key="orihon:request", issue=work.issue)
 
     def _run_turns(self, task: Task, reporter: ProgressReporter) -> None:
         def on_step(step: Step) -> None:
@@ -195,6 +197,13 @@ class TaskHandler:
                 self.source.add_comment(key, text)
         except OrihonError as error:
             log.warning("%s could not be commented on: %s", key, error)
+
+
+def find_language(work: Work) -> str:
+    """Return the language of a request: that of its fields, because the words around them are ours."""
+    if work.issue is not None and work.issue.language:
+        return work.issue.language
+    return language_of([Message(seq=0, role="user", content=work.request, timestamp="", tokens=0)])
 
 
 def mark_outcome(source: Source, key: TaskKey, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from orihon.agent.models import OnText, was_cut
 from orihon.codec import safe_str
+from orihon.context.matter import NOTICE
 from orihon.errors import ContextOverflow, LimitReached, ModelError, ToolError
 from orihon.records import Message, Usage
 from orihon.task.task import Task
@@ -199,7 +200,7 @@ class Loop:
         if self._empty_replies >= MAX_FAILURES:
             raise ModelError(f"The model gave an empty reply {self._empty_replies} times in a row.")
         if self._empty_replies:
-            self.task.add("user", _NOT_EMPTY)
+            self.task.add("user", _NOT_EMPTY, key=f"{NOTICE}{self.task.log.last}")
 
     def _handle_cut_reply(self, message: Message) -> None:
         """Ask for the rest of a text that was cut. A call that was cut is answered with an error elsewhere."""
@@ -210,7 +211,7 @@ class Loop:
         if len(self._cut_texts) >= MAX_CUTS:
             hint = "Set a larger `window.reserved_output`."
             raise ModelError(f"The model's reply was cut {MAX_CUTS} times in a row.", hint=hint)
-        self.task.add("user", _CONTINUE)
+        self.task.add("user", _CONTINUE, key=f"{NOTICE}{self.task.log.last}")
 
     def _check_limits(self) -> None:
         row, limits = self.task.row, self.limits

@@ -19,7 +19,7 @@ import msgspec
 
 from orihon.agent import queue
 from orihon.agent.control import DRAINED, Check, find_pause_file
-from orihon.agent.handler import OUTCOMES, TaskHandler, Work, mark_outcome
+from orihon.agent.handler import OUTCOMES, TaskHandler, Work, find_language, mark_outcome
 from orihon.agent.loop import Limits, OnStep
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
@@ -28,11 +28,11 @@ from orihon.agent.tools.approval import Ask
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.agent.user_settings import settings_for
 from orihon.codec import now
+from orihon.context.matter import INHERITED
 from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
-from orihon.task.task import INHERITANCE_KEY
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -113,6 +113,7 @@ class RunSetup:
         return Work(
             key=self.key,
             request=self.source.render_prompt(item),
+            issue=self.source.make_issue(item),
             user=self.user or self.source.find_user(item) or None,
             uuid=self.uuid,
             comments=item.comments,
@@ -127,7 +128,7 @@ class RunSetup:
         if begin_after is None:
             return
         messages = self.engine.read(row.uuid).messages()  # after a crash the row may lack the last reply
-        replies = sum(message.role == "assistant" and message.key != INHERITANCE_KEY for message in messages)
+        replies = sum(message.role == "assistant" and message.key != INHERITED for message in messages)
         if replies or row.started_at is not None:
             begin_after(replies)
 
@@ -137,9 +138,11 @@ class RunSetup:
         self._stack.callback(_close_model, model)
         return model
 
-    def claim(self, uuid: str) -> Any:
+    def claim(self, uuid: str, work: Work | None) -> Any:
         """Claim a waiting task for this setup; None if that is not possible."""
         options = self.options | {"tools": self.tools.schemas, "summariser": self.summariser}
+        if work is not None and self.settings.window.language == "auto":
+            options["language"] = find_language(work)
         return queue.claim(self.engine, uuid, **options)
 
     def close(self) -> None:
@@ -187,7 +190,7 @@ def resume_run(setup: RunSetup, row: TaskRow) -> TaskRow:
     work = setup.load_work() if row.llm_call_count == 0 else None
     if row.status != "pending":
         return setup.handler.resume(row.uuid, work)
-    task = setup.claim(row.uuid)
+    task = setup.claim(row.uuid, work)
     if task is None:
         raise LeaseHeld(f"Task {row.uuid} cannot be taken: another process runs it, or a task with the same key.")
     return setup.handler.run(task, work)
@@ -211,7 +214,7 @@ def run_queued(
             work = setup.load_work() if row.llm_call_count == 0 else None
         except SourceError as error:
             return _refuse(engine, uuid, error, job)
-        task = setup.claim(uuid)
+        task = setup.claim(uuid, work)
         if task is None:
             return None
         setup.advance_script(row)

@@ -18,6 +18,7 @@ import msgspec
 
 from orihon.context.extract import extract
 from orihon.context.language import language_of
+from orihon.context.matter import matter_of
 from orihon.context.names import TOKEN, is_name, trim
 from orihon.context.prompts import prompt
 from orihon.context.transcript import pieces, quoted, transcript
@@ -104,8 +105,9 @@ def summarise(
 
     It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate.
     """
-    language = language_of(messages) if language == "auto" else language
     original = sum(message.tokens or counter.message(message) for message in messages) + counter.text(previous)
+    messages = list(matter_of(messages))
+    language = language_of(messages) if language == "auto" else language
     job = Job(
         messages=messages,
         counter=counter,

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from orihon.context.matter import PLANNED
 from orihon.engine import Engine
 from orihon.errors import LimitReached, ModelError, OrihonError, ToolError, VerificationFailed
 from orihon.inheritance import outline
@@ -61,7 +62,7 @@ from orihon.task.task import Task
 
 MAX_REPEATS = 2  # further requests after an unreadable reply
 MAX_ROWS = 20  # earlier runs that are searched for a plan
-KEY = "orihon:planning:{}"  # of a prompt; those of structured replies continue it with `:NUMBER`
+KEY = PLANNED + "{}"  # of a prompt; those of structured replies continue it with `:NUMBER`
 LOST = frozenset(("failed", "skipped"))
 
 AskUser = Callable[[Sequence[str]], str | None]

@@ -208,7 +208,8 @@ class TaskLog:
             opening = [message for message in self.read(1, OPENING) if message.role == "user"]
             if not opening:
                 return "en"
-            self._language = language_of(opening[:1])
+            issue = opening[0].issue
+            self._language = issue.language if issue and issue.language else language_of(opening[:1])
         return self._language
 
     @property

@@ -24,13 +24,14 @@ from orihon.codec import clean_text, safe_str
 from orihon.coerce import to_mapping, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
+from orihon.context.matter import INHERITED
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
 from orihon.context.sticky import StickyList
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
 from orihon.ingest import shown
-from orihon.records import Message, PlanEntry, PlanKind, Status, Summary, TaskRow, ToolCall, Usage
+from orihon.records import Issue, Message, PlanEntry, PlanKind, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.calibration import Calibration, refuse
 from orihon.task.config import Summariser, TaskConfig, check_option_names
@@ -50,7 +51,6 @@ from orihon.task_key import TaskKey, to_task_key
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
 
-INHERITANCE_KEY = "orihon:handoff"  # of the message that holds the inherited block
 OPENING = 16  # messages among which the first request is searched
 
 
@@ -135,8 +135,12 @@ class Task:
         usage: Usage | dict[str, Any] | None = None,
         pinned: bool = False,
         key: str | None = None,
+        issue: Issue | None = None,
     ) -> int:
-        """Append a message and return its number. A message with the same `key` is stored once."""
+        """Append a message and return its number. A message with the same `key` is stored once.
+
+        `issue` holds the fields that the content was rendered from; a summary is made of them.
+        """
         message = message_of(
             role,
             content,
@@ -147,6 +151,8 @@ class Task:
             usage=usage,
             key=key,
         )
+        if issue is not None:
+            message = msgspec.structs.replace(message, issue=issue)
         writer = self.writer
         with writer.lock:
             writer.check_running()
@@ -208,7 +214,7 @@ class Task:
     def _insert_inherited_block(self) -> None:
         """Append what the earlier runs left, just before the first request."""
         if self.inheritance is not None:
-            seq = self.writer.append(message_of("assistant", self.inheritance.text, key=INHERITANCE_KEY))
+            seq = self.writer.append(message_of("assistant", self.inheritance.text, key=INHERITED))
             if seq not in self.log.view.state.pins:
                 self.writer.event("pin", seq=seq)
         self.began = True

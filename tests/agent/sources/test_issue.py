@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from orihon import TaskKey
 from orihon.agent.sources import Comment, Item
-from orihon.agent.sources.issue import render_prompt
+from orihon.agent.sources.issue import make_issue, render_prompt
+from orihon.records import Issue
 
 KEY = TaskKey.github("acme", "shop", issue=27)
 PARTS = ["# TITLE", "# BODY", "# REFERENCE_COMMENTS", "# LATEST_REQUEST"]
@@ -90,3 +91,29 @@ def test_long_texts_lose_their_middle():
     assert "characters left out" in text
     assert "END" in text
     assert "[69 even older ones are left out.]" in text
+
+
+def test_the_fields_of_an_issue():
+    """Title, body, latest request, author, the others, labels and language, without quotation marks and headings."""
+    comments = [("bob", "Same here."), ("the-bot", "I did."), ("carol", "> quoted\nPlease fix\u202e it.")]
+    issue = make_issue(item(*comments), "the-bot")
+    assert issue == Issue(
+        title="Login is blank",
+        body="It is **blank**.\n\nSince Monday.",
+        latest="> quoted\nPlease fix it.",
+        author="alice",
+        people=["bob", "carol"],
+        labels=["bug"],
+        language="en",
+    )
+
+
+def test_a_japanese_issue_is_japanese_whatever_is_around_it():
+    """Code and addresses do not decide the language, and the words between the quotations are Japanese."""
+    code = "```python\n" + "print('a long line of code')\n" * 200 + "```"
+    made = item(title="ログインできない", body=f"{code}\nhttps://example.com/a/b/c を開くと白い画面になります。")
+    assert make_issue(made).language == "ja"
+    prompt = render_prompt(made)
+    assert "人が書いた文章の引用です" in prompt
+    assert prompt.endswith("# LATEST_REQUEST\nコメントはありません。上の本文が依頼です。")
+    assert parts(prompt) == [part for part in PARTS if part != "# REFERENCE_COMMENTS"]

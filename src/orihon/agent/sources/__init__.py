@@ -24,11 +24,13 @@ from orihon.agent.sources.issue import (
     SeenComments,
     is_own_comment,
     is_same_name,
+    make_issue,
     mask_item,
     render_prompt,
 )
 from orihon.errors import SourceError, UsageError
 from orihon.ingest import Sanitiser, sanitiser_for
+from orihon.records import Issue
 from orihon.settings.schema import Forge, Settings
 from orihon.task_key import TaskKey
 
@@ -58,6 +60,10 @@ class Source(ABC):
     def render_prompt(self, item: Item) -> str:
         """Return the first message of a task on this item."""
         return render_prompt(mask_item(item, self.sanitiser), self.bot)
+
+    def make_issue(self, item: Item) -> Issue:
+        """Return the fields that the first message is rendered from."""
+        return make_issue(mask_item(item, self.sanitiser), self.bot)
 
     @abstractmethod
     def mark(self, key: TaskKey, outcome: Outcome) -> None:
