@@ -245,7 +245,7 @@ def load_texts(message: Message, load: Load | None) -> Message:
         if text is not None:
             message = msgspec.structs.replace(message, content=text, blob=None)
     elif any(map(has_text_blob, message.content)):
-        message = msgspec.structs.replace(message, content=[_load_part(part, load) for part in message.content])
+        message = msgspec.structs.replace(message, content=[load_part(part, load) for part in message.content])
     if any(call.blob for call in message.tool_calls):
         message = msgspec.structs.replace(message, tool_calls=[_load_call(call, load) for call in message.tool_calls])
     return message
@@ -268,8 +268,9 @@ def _decode_blob(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\0", "\u2400")
 
 
-def _load_part(part: Part, load: Load) -> Part:
-    text = _load_text(part.blob, load) if has_text_blob(part) else None
+def load_part(part: Part, load: Load | None) -> Part:
+    """Return a part with its text, if that is in a blob that can be read and is not too large."""
+    text = _load_text(part.blob, load) if load is not None and has_text_blob(part) else None
     return msgspec.structs.replace(part, text=text, blob=None) if text and text.strip() else part
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from orihon.context.fold import fold_content, fold_repeats, picture_line, superseded
 from orihon.context.names import index
-from orihon.context.tree import Limits, fold_tree
 from orihon.context.trouble import reports_error
 from orihon.records import Blob, Part
 from support.transcripts import Chance, History
@@ -29,22 +28,6 @@ E       AssertionError: assert 41 == 42
 tests/test_cart.py:17: AssertionError
 {noise}
 ========================= 1 failed, 213 passed in 8.1s ========================="""
-
-TREE = {
-    "elements": [
-        {
-            "role": "AXButton",
-            "title": "Submit",
-            "description": "Click this button to submit the form",
-            "help": "Press enter to activate",
-            "position": {"x": 100, "y": 200},
-            "children": [
-                {"role": "AXStaticText", "value": f"part {n}", "children": [{"role": "AXImage"}]} for n in range(50)
-            ],
-        },
-        *({"role": "AXCell", "title": f"cell {n}"} for n in range(300)),
-    ]
-}
 
 
 def run(passed=213, noise=400):
@@ -66,29 +49,6 @@ def test_any_content(seed, max_chars):
     assert shown == text or "m57" in shown
     for stretch in MARK.split(shown)[1:]:
         assert not stretch.startswith(("\u0301", "\u3099", "\u200d", "\udc80"))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(max_size=3) | st.just("long " * 300),
-        lambda inner: (
-            st.lists(inner, max_size=5)
-            | st.dictionaries(st.sampled_from(["children", "role", "help", "data", "x"]), inner, max_size=4)
-        ),
-        max_leaves=12,
-    ),
-    st.integers(1, 4),
-)
-def test_any_tree(value, most):
-    """A folded tree is JSON, never longer than it was, and stays as it is when it is folded again."""
-    text = json.dumps(value)
-    limits = Limits(nodes=most, children=most, depth=1)
-    shown = fold_tree(text, handle="m57", limits=limits)
-    assert len(shown) <= len(text)
-    json.loads(shown)
-    assert fold_tree(shown, handle="m57", limits=limits) == shown
-    assert shown == text or '"unfold":"m57"' in shown
 
 
 def test_a_test_run():
@@ -130,39 +90,6 @@ def test_a_diff():
     assert [f"diff --git a/f{n}.py b/f{n}.py" in shown for n in range(10)] == [True] * 10
     assert shown.count("\n@@ -1,9 +1,9 @@") > 5
     assert "     pass\n     pass\n     pass" not in shown
-
-
-def test_an_accessibility_tree():
-    """Twenty children, two hundred elements, no help texts; what is below becomes a mark, and all is counted."""
-    shown = json.loads(fold_tree(json.dumps(TREE), handle="m7"))
-    button = shown["elements"][0]
-    assert button | {"children": []} == {
-        "role": "AXButton",
-        "title": "Submit",
-        "position": {"x": 100, "y": 200},
-        "children": [],
-    }
-    assert button["children"][0] == {"role": "AXStaticText", "value": "part 0", "children": "[truncated]"}
-    assert len(button["children"]) == 20
-    assert len(shown["elements"]) == 200
-    cut = 101 + 2 * 30 + 20  # elements, children with what they hold, and what the kept children hold
-    assert shown["[truncated]"] == {"nodes": cut, "keys": 2, "unfold": "m7"}
-
-
-def test_objects_around_a_tree_are_no_levels():
-    """The same tree inside a tool's answer, or sent as a string, is cut in the same way."""
-    plain = json.loads(fold_tree(json.dumps(TREE)))["elements"]
-    wrapped = json.loads(fold_tree(json.dumps({"ok": True, "result": {"page": TREE}})))
-    assert wrapped["result"]["page"]["elements"] == plain
-    string = json.loads(fold_tree(json.dumps({"elementsJson": json.dumps(TREE)})))
-    assert json.loads(string["elementsJson"])["elements"] == plain
-
-
-def test_long_strings():
-    """Texts are cut at a thousand characters, data at two thousand."""
-    shown = json.loads(fold_tree(json.dumps([{"title": "t" * 5000, "data": "d" * 5000}])))
-    assert shown[0] == {"title": "t" * 1000 + "...[truncated]", "data": "d" * 2000 + "...[truncated]"}
-    assert shown[1] == {"[truncated]": {"characters": 7000}}
 
 
 def test_a_list_of_records():

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from orihon.context.pieces import Mark, join, lay
-from orihon.context.tree import Limits, fold_value, parse
+from orihon.context.tree import Limits, fit_tree, is_tree, parse
 from orihon.context.trouble import reports_error
 from orihon.parts import PIXELS, shorten_name
 from orihon.records import Call, Message, Part
@@ -31,8 +31,6 @@ _TIME = re.compile(
     r"|(?<![\w.])\d+(?:\.\d+)? ?(?:[mnµ]?s|sec|seconds)\b"
 )
 _COUNTER = re.compile(r"(?<![\w.:,=#@$€¥£-])\d{1,9}(?![\w.:@-])(?!,\d)")  # a number on its own: no address, no amount
-_UI = re.compile(r'"(?:children|elements|elementsJson|webElements|role|tagName|bounds)"')
-_GENERAL = Limits(depth=4)
 _TIMES = re.compile(r" \(× (\d+)(?:, [^\s()]+)?\)$", re.MULTILINE)
 _MARK = re.compile(r"\[…[^\n\]]*\]\n?")
 
@@ -62,13 +60,8 @@ def fold_content(
         return keep_ends(text, max_chars=max_chars, mark=Mark(handle, user_rate))
     value = parse(text)
     if isinstance(value, dict | list):
-        limits = ui if _UI.search(text, 0, 20_000) else _GENERAL
-        while limits.nodes > 1:
-            shown = fold_value(value, text, handle=handle, limits=limits)
-            if len(shown) <= max_chars:
-                return shown
-            limits = limits.tighter()
-    elif not _DIFF.search(text):
+        return fit_tree(value, text, max_chars=max_chars, handle=handle, limits=ui if is_tree(value) else None)
+    if not _DIFF.search(text):
         shown = fold_repeats(text, handle=handle)
         if len(shown) <= max_chars:
             return shown

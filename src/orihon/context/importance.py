@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from orihon.context.tree import is_ui_tool
 from orihon.records import Message, Part
 
 BASE = 0.5
@@ -20,7 +21,6 @@ LOOK_CHARS = 4000  # words are looked for at the beginning and at the end of a l
 
 DONE_TOOLS = frozenset({"done", "finish", "complete", "completed", "submit", "attempt_completion", "task_complete"})
 THINK_TOOLS = frozenset({"think", "thinking", "plan"})
-UI_TOOLS = frozenset({"elementsjson", "webelements", "getfullaxtree", "accessibility_tree", "dom", "ui_tree"})
 
 _ERROR = re.compile(
     r"\b(?:[A-Z]\w*(?:Error|Exception)\b|(?:error|fatal|panic|traceback|failed|failure)\b)|エラー|失敗|例外",
@@ -83,10 +83,7 @@ def is_ui_tree(message: Message) -> bool:
     """Whether a message is a tree of user interface elements, which can be had again."""
     if message.role != "tool":
         return False
-    name = (message.tool_name or "").lower().rpartition("_")[2] if message.tool_name else ""
-    if name in UI_TOOLS or (message.tool_name or "").lower() in UI_TOOLS:
-        return True
-    return bool(_UI_TREE.search(message.text[:LOOK_CHARS]))
+    return is_ui_tool(message.tool_name) or bool(_UI_TREE.search(message.text[:LOOK_CHARS]))
 
 
 def _ends(text: str) -> str:

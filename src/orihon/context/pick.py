@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,6 +26,7 @@ from orihon.context.choose import Chooser
 from orihon.context.claims import Sheets, claims
 from orihon.context.fold import superseded, words
 from orihon.context.sheet import DEEP, SHORT, Page
+from orihon.context.tree import Limits, fit_tree, is_ui_tool, parse_tree
 from orihon.context.units import after_prompt, units_of
 from orihon.records import Message
 
@@ -80,12 +81,13 @@ def pick(
     recent: float = RECENT,
     pinned: AbstractSet[int] = frozenset(),
     handles: bool = True,
+    ui: Limits = Limits(),  # noqa: B008 - frozen
 ) -> dict[int, StandIn]:
     """The stand-ins of the messages that do not stay whole, by number; none if all fit into `budget` as they are."""
     plan = Plan(units_of(messages), budget=budget, limit=limit, recent=recent, pinned=pinned)
     if plan.tokens <= plan.allowed:
         return {}
-    return Fold(plan, counter, handles=handles).stand_ins()
+    return Fold(plan, counter, handles=handles, ui=ui).stand_ins()
 
 
 class Plan:
@@ -142,7 +144,7 @@ class Plan:
 class Fold:
     """One fold: lets the claims of the old pages compete, and measures what came out with the counter."""
 
-    def __init__(self, plan: Plan, counter: Counter, *, handles: bool) -> None:
+    def __init__(self, plan: Plan, counter: Counter, *, handles: bool, ui: Limits) -> None:
         self._plan = plan
         self._counter = counter
         self._handles = handles
@@ -153,6 +155,8 @@ class Fold:
         self._caps = [plan.limit * shares.get(page.unit, STAND_IN) for page in self._pages]
         self._chooser = Chooser(self._sheets, room=plan.room, caps=self._caps)
         self._shown: dict[int, list[StandIn]] = {}  # by unit
+        self._trees: dict[int, Any] = {}  # the values of pages that hold a tree, None for others
+        self._ui = ui
 
     def _page(self, message: Message, unit: int) -> Page:
         # the newest unit stands in any case: if it must be cut, nothing of it may be uncuttable but short strings
@@ -253,10 +257,25 @@ class Fold:
         page = self._pages[number]
         message = page.message
         text, arguments = self._sheets[number].show(self._handle(message))
+        if text != message.text:
+            text = self._as_tree(number, text)
         if text == message.text and not arguments:
             return StandIn(message.seq, text, tokens=message.tokens)
         shown = StandIn(message.seq, text, arguments)
         return msgspec.structs.replace(shown, tokens=self._counter.message(apply(message, shown)))
+
+    def _as_tree(self, number: int, text: str) -> str:
+        """Return what is shown of a page; of a tree, which is no text in lines, as large a tree as the text was."""
+        page = self._pages[number]
+        if page.written:
+            return text
+        if number not in self._trees:
+            is_ui = is_ui_tool(page.message.tool_name)
+            self._trees[number] = parse_tree(page.fields[0], is_ui=is_ui)
+        tree = self._trees[number]
+        if tree is None:
+            return text
+        return fit_tree(tree, page.fields[0], max_chars=len(text), handle=self._handle(page.message), limits=self._ui)
 
     def _collect(self) -> dict[int, StandIn]:
         found = {}

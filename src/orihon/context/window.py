@@ -19,7 +19,6 @@ import msgspec
 
 from orihon.context import ranges as number_ranges
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
-from orihon.context.importance import is_ui_tree
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
@@ -28,7 +27,7 @@ from orihon.context.repair import Named, Repairer
 from orihon.context.shelf import Draft, Shelf
 from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
-from orihon.context.tree import Limits
+from orihon.context.tree import Limits, limit_trees
 from orihon.context.units import is_prompt, unit_at
 from orihon.context.view import View
 from orihon.context.wire.pieces import CONTINUE
@@ -117,10 +116,18 @@ class _Desk:
         return map(self._checked, self._read(first, last))
 
     def _checked(self, message: Message) -> Message:
-        """The message; counted again where another process counted it, or without knowing its number or its blobs."""
-        if message.seq >= self.counted_from and isinstance(message.content, str) and message.blob is None:
+        """The message with its trees inside the limits.
+
+        It is counted again where another process counted it, or without knowing its number or its blobs.
+        """
+        limited = limit_trees(message, self.ui, handle=self._handle(message.seq), load=self.load)
+        is_plain = isinstance(message.content, str) and message.blob is None
+        if limited is message and message.seq >= self.counted_from and is_plain:
             return message
-        return msgspec.structs.replace(message, tokens=self._count(message))
+        return msgspec.structs.replace(limited, tokens=self._count(limited))
+
+    def _handle(self, seq: int) -> str:
+        return f"m{seq}" if self.handles else ""
 
     def _always(self, pins: Iterable[int]) -> dict[int, Message]:
         """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
@@ -282,18 +289,15 @@ class _Desk:
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
         considered, older = self._considered()
         free = [message for message in considered if message.seq not in self.always]
-        stand_ins: dict[int, StandIn] = {}
         if policy.name == "importance":
             room = max(1, policy.max_messages - len(self.always))
             kept = most_important(free, max_messages=room, phase=policy.phase)
-            trees = [message for message in free if message.seq in kept and is_ui_tree(message)]
-            stand_ins = {message.seq: self._stub(message, policy.max_data_chars // 4) for message in trees}
         else:
             fixed = sum(message.tokens for message in self.always.values()) + self._fixed(self.texts.summary)
             limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
             kept = newest_that_fit(free, max_tokens=limit - fixed)
         hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
-        draft, _ = self._squeezed(stand_ins, hidden, self.budget.limit)
+        draft, _ = self._squeezed({}, hidden, self.budget.limit)
         return Composed(messages=draft.messages, report=self.report(draft, (f"chosen by the policy {policy.name}",)))
 
     # when it is too full
@@ -313,6 +317,7 @@ class _Desk:
             counter=self.counter,
             pinned=frozenset(self.always),
             handles=self.handles,
+            ui=self.ui,
         )
         left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
         hidden = joined((*older, *left_out))
@@ -379,8 +384,7 @@ class _Desk:
     def _stub(self, message: Message, cap: int, without: AbstractSet[str] = frozenset()) -> StandIn:
         """A stand-in of about `cap` tokens, which the next draft shows."""
         self.shelf.messages.pop(message.seq, None)
-        handle = f"m{message.seq}" if self.handles else ""
-        return stub(message, cap, count=self._count, handle=handle, ui=self.ui, without=without)
+        return stub(message, cap, count=self._count, handle=self._handle(message.seq), ui=self.ui, without=without)
 
     def _too_small(self, needed: int) -> BudgetTooSmall:
         limit = self.budget.limit

@@ -104,7 +104,6 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         return Policy(
             name=self.window,
             max_messages=self.max_messages,
-            max_data_chars=self.max_data_chars,
             compression_threshold=self.compression_threshold,
             ui=Limits(
                 nodes=self.max_ui_nodes,
