@@ -44,6 +44,7 @@ from orihon.records import (
     Part,
     PlanEntry,
     Record,
+    Sent,
     Summary,
     TaskRow,
     ToolCall,
@@ -59,7 +60,15 @@ IN_ITSELF = "[nested in itself]"
 R = TypeVar("R", bound=Record)
 
 _NESTED: dict[type[Record], dict[str, type[Record]]] = {
-    Message: {"content": Part, "tool_calls": Call, "usage": Usage, "native": Native, "blob": Blob, "issue": Issue},
+    Message: {
+        "content": Part,
+        "tool_calls": Call,
+        "usage": Usage,
+        "window": Sent,
+        "native": Native,
+        "blob": Blob,
+        "issue": Issue,
+    },
     Part: {"blob": Blob},
     Call: {"blob": Blob},
 }
@@ -71,7 +80,7 @@ _V2_NAMES: dict[type[Record], dict[str, str]] = {
 }
 _KINDS: tuple[type[Record], ...] = (
     *(Message, Summary, Fold, ToolCall, Event, PlanEntry, Metadata, TaskRow),
-    *(Part, Call, Usage, Native, Blob, Issue),
+    *(Part, Call, Usage, Sent, Native, Blob, Issue),
 )
 _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}

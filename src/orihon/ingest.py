@@ -53,6 +53,7 @@ from orihon.records import (
     Part,
     PlanEntry,
     Record,
+    Sent,
     Summary,
     TaskRow,
     ToolCall,
@@ -282,6 +283,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
         "blob": Sanitiser.record,
     },
     Usage: {},
+    Sent: {"sources": Sanitiser.value, "reasons": _each(Sanitiser.text)},
     Native: {"api": Sanitiser.id, "model": Sanitiser.id, "items": Sanitiser.value},
     Issue: {
         **dict.fromkeys(("title", "body", "latest", "author", "language"), Sanitiser.text),
@@ -304,6 +306,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
         "native": _native,
         "model": Sanitiser.id,
         "usage": Sanitiser.record,
+        "window": Sanitiser.record,
         "key": Sanitiser.id,
         "issue": Sanitiser.record,
         "timestamp": _time,

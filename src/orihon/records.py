@@ -72,6 +72,17 @@ class Usage(Record, frozen=True, kw_only=True):
     cache_write_tokens: Count = 0
 
 
+class Sent(Record, frozen=True, kw_only=True):
+    """What the window was made of that a reply answers, and what was in it."""
+
+    after: Count  # its newest message
+    event: Count  # the newest event that counted for it
+    limit: Count
+    tokens: Count
+    sources: dict[str, Count] = {}  # tokens by source
+    reasons: list[str] = []  # why it was folded just then
+
+
 class Native(Record, frozen=True, kw_only=True):
     """The provider's own payload (reasoning, signatures), valid only for the API and the model that returned it."""
 
@@ -124,6 +135,7 @@ class Message(Record, frozen=True, kw_only=True):
     native: Native | None = None
     model: str | None = None
     usage: Usage | None = None
+    window: Sent | None = None  # of a reply: the window that was sent
     key: str | None = None
     issue: Issue | None = None  # the fields that the content of a first message was rendered from
     cleaned: bool = False

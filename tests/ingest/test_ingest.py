@@ -61,6 +61,8 @@ def places(kind):
         nested = (
             {"{…}": lambda text: {"of": [{"a": text}]}} if values is typing.Any else {"{…}": lambda text: {"a": text}}
         )
+        if values is not typing.Any and not places(values):  # such as numbers by a name
+            return {"{key}": lambda text: {text: 1}}
         return nested | {"{key}": lambda text: {text: "x"}}
     if isinstance(kind, type) and issubclass(kind, Record):
         return {

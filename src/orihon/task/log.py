@@ -70,7 +70,8 @@ class TaskLog:
         self._stand_ins: tuple[int, int, dict[int, StandIn]] = (0, 0, {})
         self._summaries: dict[int, str] = {}
         self._language: str = "" if config.language == "auto" else config.language
-        for message in store.read(uuid, Message, first=-config.max_memory_messages) if last else ():
+        first = max(1, last - config.max_memory_messages + 1)
+        for message in store.read(uuid, Message, first=first, last=last) if last else ():
             self.remember(message)
 
     # messages
@@ -93,7 +94,7 @@ class TaskLog:
         if first >= next(iter(self._recent), self.last + 1):
             numbers = filter(self._recent.__contains__, range(first, min(last, self.last) + 1))
             return map(self._inline, map(self._recent.__getitem__, numbers))
-        return map(self._inline, self.store.read(self.uuid, Message, first=first, last=last))
+        return map(self._inline, self.store.read(self.uuid, Message, first=first, last=min(last, self.last)))
 
     def backwards(self, ranges: Ranges) -> Iterator[Message]:
         """Yield the messages in some ranges, the newest first."""
@@ -322,17 +323,17 @@ def last_number(store: Store, uuid: str, kind: type[Record]) -> int:
 
 
 def load_view(store: Store, uuid: str, last_event: int) -> View:
-    """Return the view after all events. Reading begins at a record of the whole view, if a recent one exists."""
+    """Return the view as of an event. Reading begins at a record of the whole view, if a recent one exists."""
     if not last_event:
         return View()
 
     def report(event: Event, reason: str) -> None:
         store.report(Problem(uuid, LISTS[Event][0], event.id, reason))
 
-    newest = list(store.read(uuid, Event, first=max(1, last_event - RECORD_EVERY)))
+    newest = list(store.read(uuid, Event, first=max(1, last_event - RECORD_EVERY), last=last_event))
     if any(event.type == "view" for event in newest) or (newest and newest[0].id == 1):
         return view(sound(newest, report))
-    return view(sound(store.read(uuid, Event), report))
+    return view(sound(store.read(uuid, Event, last=last_event), report))
 
 
 def _with_tail(composed: Composed, tail: Message) -> Composed:

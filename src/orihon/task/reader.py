@@ -1,15 +1,23 @@
-"""A task that is only read: everything that is stored of it, and the window that the model would get now."""
+"""A task that is only read: everything that is stored of it, and any window that the model got or would get now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, takewhile
 
-from orihon.errors import Corrupt, NotFound
+from orihon.context.matter import INHERITED
+from orihon.errors import Corrupt, NotFound, UsageError
 from orihon.records import Event, Message, Metadata, PlanEntry, Summary, TaskRow, ToolCall
 from orihon.stores.base import Store
 from orihon.task.config import TaskConfig
 from orihon.task.log import TaskLog, last_number, load_config, load_view
+from orihon.task.summaries import TANGENT_KEY
 from orihon.task.window import Window
+
+
+def is_reply(message: Message) -> bool:
+    """Return whether a model said this; the engine says some things in the assistant's name."""
+    return message.role == "assistant" and not (message.key or "").startswith((INHERITED, TANGENT_KEY))
 
 
 class Reader:
@@ -53,13 +61,45 @@ class Reader:
         """Yield the planning history."""
         return self.store.read(self.uuid, PlanEntry)
 
-    def log(self) -> TaskLog:
-        """Return the log with the view over it, as of now."""
-        view = load_view(self.store, self.uuid, last_number(self.store, self.uuid, Event))
-        config = load_config(self.metadata, view)
-        return TaskLog(self.store, self.uuid, config, view, last=last_number(self.store, self.uuid, Message))
+    def replies(self) -> Iterator[Message]:
+        """Yield the replies of the model: call N was answered by the Nth of them."""
+        return (message for message in self.messages() if is_reply(message))
 
-    def window(self) -> Window:
-        """Return what the model would get now; folds that it needs are made and not stored."""
-        log = self.log()
+    def log(self, *, before: int | None = None) -> TaskLog:
+        """Return the log with the view over it, as of now or as of the time just before a message.
+
+        Before a reply this is what its window was made of. A task from before windows were recorded counts what
+        happened up to the reply.
+        """
+        last, last_event = self._now() if before is None else self._before(self.message(before))
+        view = load_view(self.store, self.uuid, last_event)
+        return TaskLog(self.store, self.uuid, load_config(self.metadata, view), view, last=last)
+
+    def window(self, *, before: int | None = None, call: int | None = None) -> Window:
+        """Return what the model would get now; folds that it needs are made and not stored.
+
+        With the number of a reply as `before`, or the number of a `call`, return the window as it was sent.
+        """
+        if call is not None:
+            if before is not None:
+                raise UsageError("A window is chosen by `before` or by `call`.", hint="Give one of them.")
+            before = self._reply(call).seq
+        log = self.log(before=before)
         return log.window(log.compose())
+
+    def _reply(self, call: int) -> Message:
+        reply = next(islice(self.replies(), call - 1, None), None) if isinstance(call, int) and call > 0 else None
+        if reply is None:
+            raise NotFound(kind="call", id=f"{call!a:.40}", hint="The first call is number 1.")
+        return reply
+
+    def _now(self) -> tuple[int, int]:
+        """Return the numbers of the newest message and the newest event."""
+        return last_number(self.store, self.uuid, Message), last_number(self.store, self.uuid, Event)
+
+    def _before(self, message: Message) -> tuple[int, int]:
+        """Return the numbers of the newest message and the newest event that counted just before a message."""
+        if message.window is not None:
+            return message.window.after, message.window.event
+        events = takewhile(lambda event: event.after < message.seq, self.events())
+        return message.seq - 1, max((event.id for event in events), default=0)

@@ -31,7 +31,7 @@ from orihon.context.sticky import StickyList
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
 from orihon.ingest import shown
-from orihon.records import Issue, Message, PlanEntry, PlanKind, Status, Summary, TaskRow, ToolCall, Usage
+from orihon.records import Issue, Message, PlanEntry, PlanKind, Sent, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.calibration import Calibration, refuse
 from orihon.task.config import Summariser, TaskConfig, check_option_names
@@ -94,6 +94,7 @@ class Task:
             self.writer, self._timeline, self._calls, self.summaries, on_change=self._call_status_hooks
         )
         self._calibration = Calibration()
+        self._sent: Sent | None = None  # the window that the next reply answers
         self._uncounted = 0  # a reply that is stored but not yet counted in the row
         self.began = any(message.role == "user" for message in self.log.read(1, OPENING))
 
@@ -191,7 +192,8 @@ class Task:
         if message.role != "assistant":
             return self.writer.append(message)
         message = with_ids(message, self.writer.log.last + 1)
-        seq = self.writer.append(message)
+        seq = self.writer.append(msgspec.structs.replace(message, window=self._sent))
+        self._sent = None
         if message.tool_calls:
             self._calls.remember(seq, message.tool_calls)
         return seq
@@ -240,6 +242,7 @@ class Task:
                 self.summaries.compact()
             window = self._compose()
             self._make_durable(window)
+            self._sent = self._describe(window)
             if self.hooks:
                 call_hooks(self.hooks, "before_request", self, window)
         return window
@@ -248,6 +251,18 @@ class Task:
         """Record that a request goes out, and sync what it is made of."""
         self.writer.update(activity="processing", last_activity="llm_call", current_context_tokens=window.tokens)
         self.writer.lease.sync()
+
+    def _describe(self, window: Window) -> Sent:
+        """Return what the reply keeps of its window, so that a reader can make it again."""
+        report = window.report
+        return Sent(
+            after=self.log.last,
+            event=self.log.view.last_event,
+            limit=report.limit,
+            tokens=report.tokens,
+            sources=report.by_source,
+            reasons=list(report.reasons),
+        )
 
     def _compose(self) -> Window:
         """Return a window. New folds are stored before it is made of them, so that a resume makes the same one."""
