@@ -61,9 +61,8 @@ def places(kind):
         nested = (
             {"{…}": lambda text: {"of": [{"a": text}]}} if values is typing.Any else {"{…}": lambda text: {"a": text}}
         )
-        if values is not typing.Any and not places(values):  # such as numbers by a name
-            return {"{key}": lambda text: {text: 1}}
-        return nested | {"{key}": lambda text: {text: "x"}}
+        is_text = values is typing.Any or bool(places(values))  # else there are numbers under the names
+        return (nested if is_text else {}) | {"{key}": lambda text: {text: "x" if is_text else 1}}
     if isinstance(kind, type) and issubclass(kind, Record):
         return {
             f".{field.name}{place}": partial(with_field, kind, field.name, make)
