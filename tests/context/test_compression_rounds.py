@@ -28,7 +28,7 @@ SUMMARISERS = {
     "garbage": lambda _: "\x00\ufffd" * 50,
     "timeout": timeout,
     "invents": lambda _: "As m987654 says, all is done.",
-    "injects": lambda _: INJECTION,
+    "injects": lambda _: f"{INJECTION}. The total of src/shop/basket.py is wrong.",
     "none": None,
 }
 

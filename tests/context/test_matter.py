@@ -31,9 +31,8 @@ def test_the_json_of_other_answers_stays():
 
 
 def test_inherited_blocks_and_our_own_requests_are_no_matter():
-    """Nor is the system prompt."""
+    """They are in the log and in the window, and nowhere else."""
     assert texts(
-        said(1, "system", "Be careful."),
         said(2, "assistant", "Summary of the previous run", key="orihon:handoff"),
         said(3, "user", "Mend it."),
         said(4, "user", "Your last reply was cut.", key="orihon:notice:3"),

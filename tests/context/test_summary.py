@@ -2,8 +2,9 @@
 
 import pytest
 
+from orihon.context.check import find_kept_names
 from orihon.context.language import language_of
-from orihon.context.summary import TRIES, Limits, kept_names, objection, summarise
+from orihon.context.summary import TRIES, Limits, summarise
 from orihon.context.transcript import pieces, transcript
 from orihon.context.units import units_of
 from orihon.records import Call, Message
@@ -84,7 +85,7 @@ def test_a_second_try_can_succeed():
 def test_what_it_forgot_is_appended():
     """Names that the conversation kept using are in the summary, or in the ledger behind it."""
     made = run(lambda _: "Everything went fine and it is all done now, more or less, as one would expect.")
-    assert set(kept_names(conversation())) == {"src/shop/basket.py", "compute_total"}
+    assert set(find_kept_names(conversation())) == {"src/shop/basket.py", "compute_total"}
     assert set(made.missing) == {"src/shop/basket.py", "compute_total"}
     assert all(name in made.text for name in made.missing)
 
@@ -134,7 +135,7 @@ def test_a_gigantic_result_is_cut_before_it_is_asked_about(size):
     """One result of two million characters neither overflows the request nor hides the rest."""
     asked = []
     messages = [*conversation(3), message(8, "tool", "x" * size, tool_name="log"), message(9, "user", "And now?")]
-    made = run(lambda prompt: asked.append(prompt) or GOOD, messages)
+    made = run(lambda prompt: asked.append(prompt) or GOOD * 5, messages)
     assert made.by_model
     assert all(COUNT.text(prompt) < LIMITS.context_length for prompt in asked)
     assert "And now?" in asked[-1]
@@ -191,10 +192,3 @@ def test_units_are_calls_with_their_results():
         message(8, "tool", "no id"),
     ]
     assert [[item.seq for item in unit] for unit in units_of(made)] == [[1], [2, 3, 5], [4], [6], [7, 8]]
-
-
-def test_objections_are_sentences():
-    """What is wrong is said in words."""
-    assert objection("", 10, COUNT, []) == "the summary is empty"
-    assert "it may have 10" in objection("word " * 50, 10, COUNT, [])
-    assert objection("m1 is fine", 100, COUNT, conversation(1)) == ""

@@ -31,7 +31,7 @@ def work(task, first, last, lines=40):
 class Model:
     """A summariser that counts how often it was asked."""
 
-    def __init__(self, answer="The basket was looked at in src/part_1.py; value_1_1 is wrong."):
+    def __init__(self, answer="Parts of the shop were read: src/part_1.py, src/part_2.py; value_1_1 is wrong."):
         self.answer, self.prompts = answer, []
 
     def __call__(self, prompt):
@@ -71,7 +71,9 @@ def test_by_hand(engine, caplog):
 
 def test_the_previous_one_is_rolled_in(engine):
     """A new summary stands for all that the last one stood for."""
-    model = Model(lambda prompt: "FIRST" if "FIRST" not in prompt else "SECOND with FIRST in it")
+    model = Model(
+        lambda prompt: ("SECOND with " if "FIRST" in prompt else "") + "FIRST, parts src/part_1.py and src/part_9.py"
+    )
     with begun(engine, context_length=100_000, summariser=model) as task:
         work(task, 0, 8)
         task.compact()

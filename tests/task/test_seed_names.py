@@ -38,7 +38,7 @@ from support.replies import KEY, TOOLS, calling, saying, turn
 
 CALLS: dict[str, Callable[..., None]] = {}  # each takes the engine, its place, or both
 LONG = "I changed the total in basket.py. " * 60
-SUMMARY = "We changed the total in basket.py."
+SUMMARY = "We changed the total in basket.py, and the tests of the basket passed."
 
 
 def ours(name):
@@ -252,7 +252,12 @@ def compressing_writes_a_summary(engine, place):
 
 @ours("SummaryStore.get_latest_summary")
 def the_latest_summary_is_in_the_window(engine):
-    texts = iter(["The first half in basket.py.", "Both halves in basket.py."])
+    texts = iter(
+        [
+            "The first half of the work is done in basket.py; the total was wrong.",
+            "Both halves of the work are done in basket.py; the total is right now.",
+        ]
+    )
     with begun(engine, summariser=lambda _: next(texts, SUMMARY)) as task:
         for text in ("The first half", "Both halves"):
             long_enough(task)

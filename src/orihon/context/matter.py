@@ -28,7 +28,7 @@ MAX_REPORT_CHARS = 4000  # of the JSON at the end of a reply
 
 def is_matter(message: Message) -> bool:
     """Return whether a message says something that users or the agent meant to say."""
-    return message.role != "system" and not (message.key or "").startswith(MARKS)
+    return not (message.key or "").startswith(MARKS)
 
 
 def matter_of(messages: Iterable[Message]) -> Iterator[Message]:

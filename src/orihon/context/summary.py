@@ -1,25 +1,22 @@
 """Summaries that are checked before they count.
 
-A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says is taken
-only if it is not empty, shorter than what it replaces and not much longer than it was asked to be, and names nothing
-that is not there; what it forgot of the names that the covered part kept using is appended as a short ledger. After
-three tries the extractive summary stands in, which needs no model and never fails. Nothing here changes anything: the
-caller stores the result, or not.
+A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says counts
+only if `check` has no objection; otherwise it is asked again and told what was wrong. What it forgot of the names that
+the covered part kept using is appended. After three tries the extractive summary stands in, which needs no model and
+never fails. Nothing here changes anything: the caller stores the result, or not.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from orihon.context.check import Covered, complain, find_kept_names, find_objection
 from orihon.context.extract import extract
 from orihon.context.language import language_of
 from orihon.context.matter import matter_of
-from orihon.context.names import TOKEN, is_name, trim
 from orihon.context.prompts import prompt
 from orihon.context.transcript import pieces, quoted, transcript
 from orihon.records import Message
@@ -32,9 +29,7 @@ TOLERANCE = 2  # a model cannot count: twice the length that was asked for is st
 LENGTH_SHARE = 0.4  # of the original, the seeds' 30-40 %
 WINDOW_SHARE = 0.05
 MIN_TOKENS = 64
-LEDGER_NAMES = 24
 LEDGER_SHARE = 0.25  # of the summary
-_HANDLE = re.compile(r"\bm(\d{1,9})\b")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -81,6 +76,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     original: int = 0
     length: int = 0
     least: int = 0
+
+    @property
+    def covered(self) -> Covered:
+        """What a summary is checked against."""
+        return Covered(
+            seqs=frozenset(message.seq for message in self.messages),
+            tokens=self.original,
+            names=tuple(find_kept_names(self.messages)),
+            language=self.language,
+            max_tokens=min(max(self.original, self.least) - 1, self.length * TOLERANCE),
+        )
 
     def prompt(self, material: str) -> str:
         """The prompt with its material; the template's own braces stay as they are."""
@@ -139,13 +145,13 @@ def summarise(
 def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
     """What the summariser said that holds, in three calls at most; empty when nothing did."""
     problems: list[str] = []
-    calls = 0
+    calls, covered, complaint = 0, job.covered, ""
     while calls < TRIES:
         try:
-            used, text = _ask(job, summariser, TRIES - calls)
+            used, text = _ask(job, summariser, TRIES - calls, complaint)
             calls += used
-            most = min(max(job.original, job.least) - 1, job.length * TOLERANCE)
-            wrong = objection(text, most, job.counter, job.messages)
+            wrong = find_objection(text, covered, job.counter)
+            complaint = complain(wrong, job.language) if wrong else ""
         except Exception as error:  # noqa: BLE001 - whatever a summariser does, the task goes on
             calls += 1
             wrong = f"{type(error).__name__}: {error}"
@@ -156,16 +162,20 @@ def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
     return "", calls, problems
 
 
-def _ask(job: Job, summariser: Summariser, calls: int) -> tuple[int, str]:
+def _ask(job: Job, summariser: Summariser, calls: int, complaint: str) -> tuple[int, str]:
     """One round: in one go, or in pieces and then the pieces together; how many calls it took, and what was said."""
+
+    def ask(material: str) -> str:
+        return summariser("\n\n".join(filter(None, (job.prompt(material), complaint))))
+
     quote = f"[SUMMARY]: {quoted(job.previous)}\n" if job.previous else ""
     parts = pieces(job.messages, job.limits.max_input, job.counter)
     if len(parts) == 1 or calls < len(parts) + 1:
-        return 1, summariser(job.prompt(quote + _shortened(job)))
+        return 1, ask(quote + _shortened(job))
     first, *rest = (transcript(part) for part in parts)
-    said = [summariser(job.prompt(quote + first)), *(summariser(job.prompt(part)) for part in rest)]
+    said = [ask(quote + first), *map(ask, rest)]
     together = quote + "\n".join(f"[SUMMARY]: {quoted(text)}" for text in said)
-    return len(parts) + 1, summariser(job.prompt(together))
+    return len(parts) + 1, ask(together)
 
 
 def _shortened(job: Job) -> str:
@@ -181,40 +191,12 @@ def _shortened(job: Job) -> str:
 _FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目してください: "}
 
 
-def objection(text: str, most: int, counter: Counter, messages: Sequence[Message]) -> str:
-    """What is wrong with a summary; empty when nothing is."""
-    if not isinstance(text, str) or not text.strip():
-        return "the summary is empty"
-    if (tokens := counter.text(text)) > most:
-        return f"the summary has {tokens:,} tokens; to be worth it, it may have {most:,}"
-    there = {message.seq for message in messages}
-    invented = [handle for handle in _HANDLE.findall(text) if int(handle) not in there]
-    if there and invented:
-        return f"the summary names m{invented[0]}, which is not among the messages"
-    return ""
-
-
-def kept_names(messages: Sequence[Message]) -> list[str]:
-    """Names that the conversation kept using: in two messages at least, one of them the agent's."""
-    places: Tally[str] = Tally()
-    agent: set[str] = set()
-    for message in messages:
-        texts = [message.text, *(call.arguments for call in message.tool_calls)]
-        found = {trim(token) for text in texts for token in TOKEN.findall(text[:20_000])}
-        found = {name for name in found if 6 <= len(name) <= 120 and is_name(name)}  # noqa: PLR2004
-        places.update(found)
-        if message.role == "assistant":
-            agent |= found
-    often = [(count, name) for name, count in places.items() if count > 1 and name in agent]
-    return [name for _, name in sorted(often, key=lambda item: (-item[0], item[1]))[:LEDGER_NAMES]]
-
-
 def _with_ledger(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
     """The summary with the names that it forgot, as far as there is room."""
     missing: list[str] = []
     spare = max(job.original, job.least) - 1 - job.counter.text(text)
     room = min(max(int(job.length * LEDGER_SHARE), 16), spare)
-    for name in kept_names(job.messages):
+    for name in find_kept_names(job.messages):
         if name not in text and job.counter.text(", ".join([*missing, name])) + 8 <= room:
             missing.append(name)
     return (f"{text}\n{_LEDGER[job.language]}: {', '.join(missing)}" if missing else text), tuple(missing)
