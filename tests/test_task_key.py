@@ -18,6 +18,7 @@ keys = st.one_of(
     st.builds(lambda owner, repo, n: TaskKey.gitlab(owner, repo, merge_request=n), groups, segments, numbers),
     st.builds(lambda project, n: TaskKey.gitlab(project_id=project, issue=n), st.integers(1, 2**53 - 1), numbers),
     st.builds(lambda name, workspace: TaskKey.local(name, workspace=workspace), names, st.just("") | segments),
+    st.builds(TaskKey.session, st.text(min_size=1)),
 )
 
 
@@ -31,6 +32,12 @@ keys = st.one_of(
         (TaskKey.local("fix-login"), "local/issue/fix-login"),
         (TaskKey.local("fix-login", workspace="shop"), "local/shop/issue/fix-login"),
         (TaskKey.github("Acme", ".github", issue=1), "github/acme/.github/issue/1"),
+        (TaskKey.session("user:1/abc #2"), "session/user:1/abc #2"),
+        (TaskKey.session("会話　十二"), "session/会話　十二"),
+        (TaskKey.session("あ" * 300), "session/" + "あ" * 300),
+        (TaskKey.session("github/acme/shop/issue/27"), "session/github/acme/shop/issue/27"),
+        (TaskKey.session(" 50%\n\x1b[31m\u202e "), "session/%2050%25%0A%1B[31m%E2%80%AE%20"),
+        (TaskKey.session("\ud800"), "session/%ED%A0%80"),
     ],
 )
 def test_the_canonical_string(key, text):
@@ -121,3 +128,20 @@ def test_a_key_is_a_value():
     assert key != "github/acme/shop/issue/27"
     with pytest.raises(AttributeError):
         key.owner = "bob"
+
+
+def test_a_long_session_id_is_shortened_and_stays_unique():
+    """A key fits into every index; two ids that differ only at their ends stay two keys."""
+    one, other = TaskKey.session("あ" * 5000 + "a"), TaskKey.session("あ" * 5000 + "b")
+    assert one != other
+    assert str(one).startswith("session/" + "あ" * 300 + "~")
+    assert len(str(one).encode()) < 2000
+
+
+@pytest.mark.parametrize(
+    "text", ["session/", "session/a\nb", "session/\x1b[31m", "session/ a", "session/" + "a" * 9000]
+)
+def test_a_session_key_from_outside_is_checked(text):
+    """What no id is written as is refused."""
+    with pytest.raises(UsageError, match="session"):
+        TaskKey.parse(text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import uuid as uuids
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
@@ -15,7 +15,7 @@ from orihon import codec
 from orihon.access import ANONYMOUS, Principal, Trail, caller, confine_user, validate_user
 from orihon.coerce import to_list, to_optional_text
 from orihon.context.view import View
-from orihon.errors import AccessDenied, LeaseHeld, NotFound, StoreError, UsageError
+from orihon.errors import AccessDenied, Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.records import Event, Metadata, Status, TaskRow
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
@@ -25,7 +25,7 @@ from orihon.stores.liveness import current_owner
 from orihon.stores.lookup import describe_query, find_row, row_if_there, visible_rows
 from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_option_names
 from orihon.task.hooks import call_hooks, validate_hooks
-from orihon.task.lifecycle import check_resume, read_ending
+from orihon.task.lifecycle import can_resume, check_resume, read_ending
 from orihon.task.log import load_config, load_view
 from orihon.task.reader import Reader
 from orihon.task.task import Task
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("orihon")
 
+SESSIONS = "0f1a8f0e-3c51-5a3e-9d53-1b8f6c2f7a20"  # the namespace of their ids
 LIBRARY = "library"  # the audit's name for a caller that is no command
 
 
@@ -95,6 +96,7 @@ class Engine:
         self.trail = trail or Trail(None, ANONYMOUS, "")  # this one writes no audit
         self.hooks = validate_hooks(hooks)
         self._open: WeakSet[Task] = WeakSet()
+        self._has_sessions = False
 
     def start(
         self,
@@ -176,6 +178,47 @@ class Engine:
         self._announce(task, "started" if row.status == "pending" else "resumed")
         return task
 
+    def session(
+        self,
+        id: str,
+        *,
+        wait: float = 0,
+        user: str | None = None,
+        summariser: Summariser | str | None = None,
+        inherit: bool = True,
+        **options: Any,
+    ) -> Task:
+        """Return the task that stays open under this id, any text; start it if there is none.
+
+        Everyone in this process who asks for the id gets the same task. Leaving its `with` block, or `close`, gives it
+        back; when nobody here holds it any more, another process can take it. If another process has it now, wait up to
+        `wait` seconds before LeaseHeld is raised. The options are those of `start`; what differs from the options that
+        the task was started with is changed. `complete` ends the session, and the next one inherits from it.
+        """
+        from orihon.task.sessions import hold  # noqa: PLC0415 - a program without sessions does not need it
+
+        key = self._sanitise_key(TaskKey.session(id))
+        check_option_names(options)
+        options = {name: value for name, value in options.items() if value is not None}
+        user = self._owner(user, "session")
+
+        def open_task() -> Task:
+            return self._open_session(key, user, summariser, inherit=inherit, options=options)
+
+        self._has_sessions = True
+        session = hold((self.store.identity, user, str(key)), open_task, wait)
+        task = session.task
+        assert task is not None  # noqa: S101 - it was just taken
+        try:
+            self.trail.record("task", ["everything"], uuid=task.uuid)
+            if options and options != session.options:
+                task.reconfigure(**options)
+                session.options = options
+        except BaseException:
+            session.let_go()
+            raise
+        return task
+
     def tasks(
         self, *, status: Status | Sequence[Status] = (), user: str | None = None, key: TaskKey | str | None = None
     ) -> Iterator[TaskRow]:
@@ -248,6 +291,10 @@ class Engine:
     def close(self) -> None:
         """Close the store. Tasks that still run are paused first."""
         try:
+            if self._has_sessions:
+                from orihon.task.sessions import close_store  # noqa: PLC0415 - it is loaded already
+
+                close_store(self.store)
             for task in list(self._open):
                 try:
                     task.close()
@@ -286,6 +333,58 @@ class Engine:
             task.interrupt_lost_calls()
         if task.config.inherited_from and not task.began:
             task.inheritance = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
+
+    def _open_session(
+        self,
+        key: TaskKey,
+        user: str | None,
+        summariser: Summariser | str | None,
+        *,
+        inherit: bool,
+        options: dict[str, Any],
+    ) -> Task:
+        """Return the task that is open under a key, else a new one. Raise LeaseHeld if another process has it."""
+        while True:
+            found = self.store.find(Query(key=str(key), user=user))
+            rows = [row for row in found if row.user == user]
+            row = next(filter(can_resume, rows), None)
+            if row is not None:
+                task = self._reopen_session(row, summariser)
+                if task is not None:
+                    return task
+                continue
+            uuid = _session_uuid(key, user, {row.uuid for row in rows})
+            try:
+                task = self.start(key, uuid=uuid, user=user, summariser=summariser, inherit=inherit, **options)
+            except Conflict:  # another process was faster
+                raise LeaseHeld(f"The session {key.task_id} is being started by another process.") from None
+            self._open.discard(task)
+            return task
+
+    def _reopen_session(self, row: TaskRow, summariser: Summariser | str | None) -> Task | None:
+        """Return the task of a session that no process holds; None if it turns out to have ended."""
+        lease = self.store.lease(row.uuid)
+        try:
+            task = self.open_leased(lease)
+            ending = read_ending(task.log.view.state.notes)
+            if task.row.status == "running" and ending is not None:  # its process died while it ended
+                task.finish(ending)
+            if not can_resume(task.row):
+                lease.close()
+                return None
+            task.summariser, _ = self._choose_summariser(EXTRACTIVE if summariser is None else summariser)
+            was_given_back = row.lease_owner is None and lease.fence == row.fence + 1
+            if task.row.status != "running":
+                task.writer.update(
+                    status="running", activity="", last_activity="resumed", completed_at=None, reason=None
+                )
+                task.writer.note(ending=None)
+            if row.status == "failed" or not was_given_back:
+                task.interrupt_lost_calls()
+        except BaseException:
+            lease.close()
+            raise
+        return task
 
     def _with_options(self, task: Task, options: dict[str, Any]) -> Task:
         """Return a queued task with other options. They are stored as an event: the metadata is written once."""
@@ -353,6 +452,8 @@ class Engine:
 
 
 def _new_metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:
+    import uuid as uuids  # noqa: PLC0415 - it takes 0.4 MB, which a process that only reads saves
+
     owner = current_owner()
     return Metadata(
         uuid=uuid or str(uuids.uuid4()),
@@ -364,6 +465,15 @@ def _new_metadata(key: TaskKey, uuid: str | None, user: str | None, config: Task
         user=user,
         format=FORMAT,
     )
+
+
+def _session_uuid(key: TaskKey, user: str | None, taken: set[str]) -> str:
+    """Return the id of a new session. It follows from the key, so that two processes cannot both start one."""
+    import uuid as uuids  # noqa: PLC0415 - as above
+
+    namespace = uuids.UUID(SESSIONS)
+    candidates = (str(uuids.uuid5(namespace, f"{user or ''}\n{key}\n{number}")) for number in count(len(taken)))
+    return next(uuid for uuid in candidates if uuid not in taken)
 
 
 def _describe(row: TaskRow) -> str:

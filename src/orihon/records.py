@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from orihon.task_key import TaskKey
+from orihon.task_key import SESSION, TaskKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["pending", "running", "paused", "completed", "stopped", "failed"]
@@ -291,6 +291,11 @@ class TaskRow(Record, frozen=True, kw_only=True):
             updated_at=metadata.created_at,
             fence=fence,
         )
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the task is a session, which stays open while no process holds it."""
+        return self.task_source == SESSION
 
     @property
     def key(self) -> TaskKey:

@@ -1,13 +1,15 @@
-"""The key of a task names the thing that it works on: `github/acme/shop/issue/27`.
+"""The key of a task names the thing that it works on: `github/acme/shop/issue/27`, or a session: `session/user:1/abc`.
 
 The string is canonical: two keys are equal if and only if their strings are equal, and `TaskKey.parse` parses it.
 GitHub and GitLab do not distinguish `Acme` from `acme`, so the string is in lower case; the fields keep the original
 spelling. Keys come from untrusted input (web hooks, command lines, files) and are used in paths, queries and pages, so
-every part is validated against an allowlist of characters.
+every part is validated against an allowlist of characters. The id of a session is any text: what could steer a terminal
+or end a line is written as `%0A`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Annotated, Any, ClassVar, NoReturn
 
@@ -20,6 +22,9 @@ from orihon.errors import UsageError
 MAX_SEGMENT = 100
 MAX_OWNER = 255
 MAX_PROJECT = 2**53 - 1  # the largest integer that every JSON parser represents exactly
+SESSION = "session"
+IDEOGRAPHIC_SPACE = "\u3000"
+MAX_SESSION_BYTES, SHORTENED_SESSION = 1500, 300  # PostgreSQL indexes no more than 2,700 bytes
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_.\-]{1,100}", re.ASCII)
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -29,6 +34,7 @@ TYPES = {
     "github": ("issue", "pull_request"),
     "gitlab": ("issue", "merge_request"),
     "local": ("issue", "conversation"),
+    SESSION: (SESSION,),
 }
 
 
@@ -79,9 +85,18 @@ class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
         return cls(task_source="local", repo=workspace, task_type="issue", task_id=name)
 
     @classmethod
+    def session(cls, id: str) -> TaskKey:
+        """Return the key of a session, which any text names."""
+        text = _encode(to_text(id, "The id of a session"))
+        return cls(task_source=SESSION, task_type=SESSION, task_id=_shorten(text))
+
+    @classmethod
     def parse(cls, text: str) -> TaskKey:
         """Parse the canonical string."""
-        parts = to_text(text, "A task key").split("/")
+        text = to_text(text, "A task key")
+        if text.startswith(f"{SESSION}/"):
+            return cls(task_source=SESSION, task_type=SESSION, task_id=text.removeprefix(f"{SESSION}/"))
+        parts = text.split("/")
         if len(parts) < 3:  # noqa: PLR2004 - source, type and id
             _refuse("A task key", text, "source/owner/repo/type/id, such as github/acme/shop/issue/27")
         source, *path, kind, number = parts
@@ -92,6 +107,8 @@ class TaskKey(Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False):
         return cls(task_source=source, owner=owner, repo=repo, task_type=kind, task_id=number)
 
     def __str__(self) -> str:
+        if self.task_source == SESSION:
+            return f"{SESSION}/{self.task_id}"
         path = str(self.project_id) if self.project_id is not None else f"{self.owner}/{self.repo}".lower().strip("/")
         return "/".join(part for part in (self.task_source, path, self.task_type, self.task_id) if part)
 
@@ -118,6 +135,9 @@ def _check(key: TaskKey) -> None:
     if key.task_source == "local":
         _check_local(key)
         return
+    if key.task_source == SESSION:
+        _check_session(key)
+        return
     if not _NUMBER.fullmatch(key.task_id):
         _refuse("A task id", key.task_id, "a positive number, such as 27")
     if key.project_id is None:
@@ -131,6 +151,39 @@ def _check_local(key: TaskKey) -> None:
         _refuse("The name of a local task", key.task_id, "1 to 64 letters, digits, `_`, `-` or `.`, a letter first")
     if key.owner or key.project_id is not None or (key.repo and not _is_segment(key.repo)):
         _refuse("A workspace", key.repo or key.owner, "up to 100 letters, digits, `_`, `-` or `.`")
+
+
+def _check_session(key: TaskKey) -> None:
+    text = key.task_id
+    if not text or _encode(text.replace("%", "")) != text.replace("%", "") or _shorten(text) != text:
+        _refuse("The id of a session", text, "what TaskKey.session(text) makes of any text")
+    if key.owner or key.repo or key.project_id is not None:
+        _refuse("An owner of a session", key.owner or key.repo or key.project_id, "none")
+
+
+def _encode(text: str) -> str:
+    """Return a text with `%`, control and format characters, line ends and blanks at its ends as `%` and hex digits."""
+    start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    return "".join(
+        character if start <= at < end and _is_harmless(character) else _hex(character)
+        for at, character in enumerate(text)
+    )
+
+
+def _is_harmless(character: str) -> bool:
+    return character != "%" and (character.isprintable() or character == IDEOGRAPHIC_SPACE)
+
+
+def _hex(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _shorten(text: str) -> str:
+    """Return a text that is too long for an index by its beginning and its hash."""
+    data = text.encode()
+    if len(data) <= MAX_SESSION_BYTES:
+        return text
+    return f"{text[:SHORTENED_SESSION].rstrip()}~{hashlib.sha256(data).hexdigest()[:32]}"
 
 
 def _check_path(key: TaskKey) -> None:

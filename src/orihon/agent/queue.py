@@ -108,7 +108,7 @@ def iter_waiting(engine: Engine) -> Iterator[TaskRow]:
     store, settings = engine.store, engine.settings.pause_resume
     if settings.enabled and Path(settings.signal_file).exists():
         return
-    running = list(store.find(Query(status=("running",))))
+    running = [row for row in store.find(Query(status=("running",))) if not row.is_session]
     busy_keys = {row.task_key for row in running}
     paused = (row for row in store.find(Query(status=("paused",))) if _is_due(row, settings.paused_task_expiry_days))
     rows = sorted((*paused, *store.queue.waiting()), key=lambda row: (-row.priority, row.created_at, row.uuid))

@@ -94,7 +94,7 @@ def clean(
     )
     if dry_run:
         running = authorized.rows(Query(status=("running",)))
-        cleaned.interrupted = sum(map(store.is_abandoned, running))
+        cleaned.interrupted = sum(store.is_abandoned(row) for row in running if not row.is_session)
     else:
         cleaned.interrupted = _recover(authorized, settings, on_recovered)
     plan = _plan(cleaned, now, archives=store.archives)

@@ -104,7 +104,7 @@ def make_listing(store: Store, row: TaskRow) -> TaskListing:
     """Return the listing of a row."""
     names = [name for name in TaskListing.__struct_fields__ if name not in _COMPUTED]
     own: dict[str, Any] = {name: getattr(row, _COLUMNS.get(name, name)) for name in names}
-    interrupted = row.status == "running" and store.is_abandoned(row)
+    interrupted = row.status == "running" and not row.is_session and store.is_abandoned(row)
     return TaskListing(seconds=_elapsed_seconds(row), interrupted=interrupted, **own)
 
 

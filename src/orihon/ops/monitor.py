@@ -88,7 +88,7 @@ def check_store(
     disk_bytes = authorized.store.disk_bytes()
     failure_rate = tasks["failed"] / sum(group.tasks for group in ended) if ended else 0.0
     interrupted = [task.row.uuid for task in recovered]
-    long_running = [row.uuid for row in running if (row.started_at or row.created_at) < since]
+    long_running = [row.uuid for row in running if not row.is_session and (row.started_at or row.created_at) < since]
     checks = [
         _check_interrupted(interrupted),
         _check_long_running(long_running, settings.monitor),

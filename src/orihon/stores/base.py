@@ -14,6 +14,7 @@ task. There is at most one writer; one that lost its lease is refused.
     lease.update(...)      change the row; a new status moves the task; counters are incremented
     lease.sync()           when it returns, everything appended survives a power cut
     lease.close()          sync, and release the lease
+    lease.suspend()        release the lease for a while; lease.retake() takes it again at little cost
 
 `append` sanitises a record (cleans and masks it) and fills in number, time and tokens where they are missing. Numbers
 grow by one. A record that brings its own number, as copies do, may leave a gap but never go back. Two calls of `append`
@@ -211,8 +212,8 @@ class Queue:
         return self.store.find(Query(status=("pending",)))
 
     def abandoned(self) -> Iterator[TaskRow]:
-        """Return tasks whose holder may be gone. Taking the lease tells for certain."""
-        return self.store.find(Query(status=("running",)))
+        """Return tasks whose holder may be gone, sessions aside. Taking the lease tells for certain."""
+        return (row for row in self.store.find(Query(status=("running",))) if not row.is_session)
 
     def reserve(self, uuids: Sequence[str]) -> str | None:
         """Reserve the first uuid that is not reserved yet; return None if there is none."""
@@ -237,6 +238,11 @@ class Store(ABC):
         self.url = url
         self.options = options or Options()
         self.sanitiser = listen(Sanitiser(self.options.known, self.options.kinds, self.mask_key))
+
+    @property
+    def identity(self) -> str:
+        """What two objects for the same store have in common."""
+        return self.url
 
     @abstractmethod
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
@@ -413,6 +419,20 @@ class Lease(ABC):
     def close(self) -> None:
         """Sync and release the lease. A second call does nothing."""
 
+    # each store can do these better
+
+    def suspend(self) -> None:
+        """Release the lease without a sync, so that any process can take the task, and keep what `retake` needs."""
+        self.close()
+
+    def retake(self) -> bool:
+        """Take a suspended lease again, if nobody wrote the task meanwhile.
+
+        Return False if somebody did, or if the lease was closed; then only `store.lease` can take the task. Raise
+        LeaseHeld if another process has it now.
+        """
+        return False
+
     # the same for all stores
 
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
@@ -434,6 +454,11 @@ class Lease(ABC):
             raise
         self._row_messages = row.message_count
         return row
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the row counts everything that was appended."""
+        return not self._uncounted and self._row_messages == self.last(Message)
 
     def _count(self, **increments: int) -> None:
         for name, number in increments.items():

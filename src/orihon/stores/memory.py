@@ -41,6 +41,10 @@ class MemoryStore(Store):
         self.tasks: dict[str, _Task] = {}
         self.guard = threading.RLock()
 
+    @property
+    def identity(self) -> str:
+        return f"memory:{id(self)}"
+
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         with self.guard:
             if create is not None:
@@ -136,6 +140,19 @@ class MemoryLease(Lease):
         if self.task.holder is self:
             self.task.row = msgspec.structs.replace(self.task.row, lease_owner=None)
             self.task.holder = None
+
+    def suspend(self) -> None:
+        self.close()
+
+    def retake(self) -> bool:
+        with self.store.guard:
+            if self.store.tasks.get(self.uuid) is not self.task or self.task.row.fence != self.fence:
+                return False
+            if self.task.holder is not None:
+                return self.task.holder is self
+            self.task.row = msgspec.structs.replace(self.task.row, lease_owner=str(current_owner()))
+            self.task.holder = self
+            return True
 
     def _check(self) -> None:
         if self.task.holder is not self:

@@ -50,6 +50,7 @@ from orihon.task_key import TaskKey, to_task_key
 
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
+    from orihon.task.sessions import Session
 
 OPENING = 16  # messages among which the first request is searched
 
@@ -71,7 +72,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task:
-    """One run on one thing. Use it in a `with` block: leaving the block completes, fails or pauses the task."""
+    """One run on one thing. Use it in a `with` block: leaving the block completes, fails or pauses the task.
+
+    A session stays open instead: leaving the block, or `close`, gives it back.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class Task:
         self.writer = TaskWriter(lease, view=view, config=config)
         self.uuid = lease.uuid
         self.inheritance = inheritance  # what this task took over from earlier runs
+        self.session: Session | None = None  # who in this process shares it, if it stays open
         self.hooks = tuple(hooks)
         self.summaries = Summaries(self.writer, summariser)
         self._timeline = Timeline(self.writer, self.summaries.summarise_tangent)
@@ -524,7 +529,10 @@ class Task:
             self._lifecycle.pause(to_optional_text(reason, "reason") or "")
 
     def close(self) -> None:
-        """Release the lease; a task that still runs is paused first."""
+        """Release the lease; a task that still runs is paused first, and a session is given back."""
+        if self.session is not None:
+            self.session.let_go()
+            return
         with self.writer.lock:
             self._lifecycle.close()
 
@@ -537,6 +545,9 @@ class Task:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.session is not None:
+            self.session.let_go()
+            return
         with self.writer.lock:
             try:
                 if self.row.status != "running":

@@ -10,7 +10,7 @@ from typing import Any
 from orihon.context.events import problem
 from orihon.context.frame import Batch
 from orihon.context.view import RECORD_EVERY, View, record
-from orihon.errors import Conflict, OrihonError, StoreError, UsageError
+from orihon.errors import Conflict, NotFound, OrihonError, StoreError, UsageError
 from orihon.records import Event, Fold, Message, Record, TaskRow
 from orihon.stores.base import Lease
 from orihon.task.config import TaskConfig
@@ -28,6 +28,7 @@ class TaskWriter:
         view = load_view(lease.store, lease.uuid, lease.last(Event)) if view is None else view
         self._open_log(config or load_config(lease.metadata, view), view)
         self._view_is_uncertain = False
+        self._is_suspended = False  # the task is a session that was given back
         lease.check = _check
 
     @property
@@ -87,8 +88,47 @@ class TaskWriter:
                 )
         self.event("folds", **batch.event(first, self.lease.last(Fold)))
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the task is running, and this process holds it."""
+        return self.row.status == "running" and not self._is_suspended and not self.lease.lost
+
+    def suspend(self) -> None:
+        """Let other processes take the task, and keep in memory what `retake` needs."""
+        with self.lock:
+            if not self.lease.is_counted:
+                self.update()
+            self.lease.suspend()
+            self._is_suspended = True
+
+    def retake(self) -> bool:
+        """Take the suspended task again. Return False if that is only possible by reading it again."""
+        with self.lock:
+            try:
+                self._is_suspended = not self.lease.retake()
+            except NotFound:  # it was deleted
+                return False
+            return not self._is_suspended
+
+    def release(self) -> None:
+        """Release the lease; a failure is only logged."""
+        with self.lock:
+            try:
+                if self.is_writable and not self.lease.is_counted:
+                    self.update()
+                self.lease.close()
+            except StoreError as error:
+                self.logger.warning("%s", error)
+            self._is_suspended = True
+
     def check_running(self) -> None:
-        """Raise Conflict unless the task is running."""
+        """Raise Conflict unless the task is running and this process holds it."""
+        if self._is_suspended:
+            raise Conflict(
+                f"The session {self.row.task_id} was given back.",
+                hint="engine.session(id) takes it again.",
+                retryable=False,
+            )
         if self.row.status != "running":
             raise Conflict(
                 f"Task {self.uuid} is {self.row.status}.",

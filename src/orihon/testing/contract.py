@@ -310,6 +310,27 @@ class StoreContract:
             second.append(a_message("next"))
         assert [message.content for message in store.read(lease.uuid, Message)] == ["hello", "next"]
 
+    def test_a_suspended_lease_is_free(self, store: Store, lease: Lease) -> None:
+        """Any process can take a suspended lease; its holder can take it again only if nobody else did."""
+        lease.append(a_message("one"))
+        for text in ("two", "three"):
+            lease.suspend()
+            with pytest.raises(LeaseLost):
+                lease.append(a_message("too late"))
+            if not lease.retake():  # a store need not be able to
+                lease.close()
+                lease = store.lease(lease.uuid)
+            lease.append(a_message(text))
+        assert lease.fence == store.row(lease.uuid).fence
+        lease.suspend()
+        with store.lease(lease.uuid) as other:
+            other.append(a_message("four"))
+        assert not lease.retake()
+        with pytest.raises(LeaseLost):
+            lease.append(a_message("too late"))
+        lease.close()
+        assert [message.content for message in store.read(lease.uuid, Message)] == ["one", "two", "three", "four"]
+
     def test_threads_share_a_lease(self, store: Store, lease: Lease) -> None:
         """Appends from several threads use every number once."""
         with ThreadPoolExecutor(4) as pool:

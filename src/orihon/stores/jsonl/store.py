@@ -111,6 +111,10 @@ class JsonlStore(Store):
             self.database.close()
             raise
 
+    @property
+    def identity(self) -> str:
+        return str(self.base.resolve())
+
     def lease(self, uuid: str, *, create: Metadata | None = None, status: Status = "running") -> Lease:
         validate_task_id(uuid)
         if create is None:
@@ -236,7 +240,7 @@ class JsonlLease(Lease):
         self._durable = store.options.durability != "os"
         self._files = TaskFiles(self.uuid, directory, self._hold, durable=self._durable, report=self._report)
         self._process_id = os.getpid()
-        self._closed = False
+        self._closed = self._suspended = False
         self._state_synced = True
         self._must_sync_state = False  # a synced write of the state failed half-way, so the next one must be synced
         owner = current_owner()
@@ -359,9 +363,52 @@ class JsonlLease(Lease):
             self._files.sync()
             self._files.check()
 
+    def suspend(self) -> None:
+        self._check()
+        self._heartbeat.stop()
+        with self.lock:
+            if self._files.names_changed:  # the next holder does not know of it
+                self.sync()
+            self._suspended = True
+            self._clear_holder()
+            self._lock_file.release()
+
+    def retake(self) -> bool:
+        if self._closed or not self._suspended or self.lost or os.getpid() != self._process_id:
+            return False
+        with self.lock, disk_errors(f"Task {self.uuid} cannot be taken"):
+            lock = LockFile.take(self.uuid, self._directory)
+            try:
+                hold = Hold(self.store.base, self.uuid, lock)
+                if not self._is_untouched(hold):
+                    lock.release()
+                    return False
+                lock.announce(self.fence)
+                self.store.tree.write_row(self.row, "lease_owner", "heartbeat_at")
+            except BaseException:
+                lock.release()
+                raise
+            self._lock_file, self._hold, self._suspended = lock, hold, False
+            self._files.hold_by(hold)
+        self._heartbeat = Heartbeat(self._beat, self.store.options.heartbeat_seconds)
+        return True
+
+    def _is_untouched(self, hold: Hold) -> bool:
+        """Return whether no other process took the task since this one let go."""
+        with hold:
+            row = self.store.tree.load(self.uuid, self._directory)[1]
+        return row.fence == self.fence and not row.archived
+
     def close(self) -> None:
         if self._closed or os.getpid() != self._process_id:
             return  # lock and row belong to the parent of a forked child
+        if self._suspended:
+            with self.lock:
+                self._closed = True
+                self.store.leases.discard(self)
+                self._files.close()
+                os.close(self._directory)
+            return
         self._heartbeat.stop()
         with self.lock:
             if self._closed:
@@ -386,7 +433,7 @@ class JsonlLease(Lease):
         return self._hold.lost
 
     def _check(self) -> None:
-        if self._closed:
+        if self._closed or self._suspended:
             raise LeaseLost(f"The lease on task {self.uuid} was released; nothing was written.")
         if os.getpid() != self._process_id:
             raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
@@ -443,6 +490,14 @@ class JsonlLease(Lease):
     def _release(self) -> None:
         self._files.close()
         try:
+            self._clear_holder()
+        finally:
+            self._lock_file.release()
+            os.close(self._directory)
+
+    def _clear_holder(self) -> None:
+        """Say in the row that nobody holds the task. A failure is only logged."""
+        try:
             if not self.lost:
                 with self._hold:
                     row = msgspec.structs.replace(self.row, lease_owner=None, heartbeat_at=None)
@@ -451,9 +506,6 @@ class JsonlLease(Lease):
             log.warning("[uuid:%s] %s", self.uuid[:8], error)
         except (NotWritten, OSError, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts
             log.warning("[uuid:%s] The row still names us as the writer: %s", self.uuid[:8], error)
-        finally:
-            self._lock_file.release()
-            os.close(self._directory)
 
     def _report(self, name: str, offset: int, reason: str) -> None:
         self.store.report(self.store.problem(self.uuid, name, offset, reason))

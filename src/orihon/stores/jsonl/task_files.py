@@ -52,6 +52,10 @@ class TaskFiles:
         folder, _, file = list_path(name, self._uuid).rpartition("/")
         return folder, file
 
+    def hold_by(self, hold: Hold) -> None:
+        """Go on with another proof that the task is ours to write: the lease was released and taken again."""
+        self._hold = hold
+
     # opening
 
     def open_all(self) -> None:

@@ -40,6 +40,7 @@ from orihon.stores.sql.store import (
     IS_GONE,
     LAST_NUMBERS,
     PIECE_ROWS,
+    RETAKE,
     SWEPT_TABLES,
     TABLES,
     Line,
@@ -81,6 +82,7 @@ TAKEN = (
     "FROM tasks WHERE uuid = ? AND lease_owner = ?"
 )
 RENEW = f"UPDATE tasks SET heartbeat_at = {NOW} WHERE {IF_MINE}"
+RETAKE_NOW = RETAKE.format(now=NOW)
 # a worker that waits is notified when the task can be taken
 RELEASE_MINE = (
     f"WITH free AS (UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL, reserved_until = NULL WHERE {IF_MINE} "
@@ -397,5 +399,9 @@ class PostgresLease(SqlLease):
     def renew(self, *, beat: bool = False, durable: bool = False) -> bool:  # noqa: ARG002 - every commit is durable
         return bool(self.store.execute(RENEW, *self._mine))
 
-    def release(self) -> None:
+    def release(self, *, durable: bool = True) -> None:  # noqa: ARG002 - every commit is durable
         self.store.execute(RELEASE_MINE, *self._mine)
+
+    def take_back(self) -> bool:
+        uuid, fence, owner = self._mine
+        return bool(self.store.execute(RETAKE_NOW, owner, uuid, fence, owner))

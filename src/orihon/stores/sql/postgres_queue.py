@@ -83,6 +83,8 @@ class PostgresQueue(Queue):
         here = f'%"boot_id":"{current_owner().boot_id}"%'
         for *values, is_silent in self.store.server.all(ABANDONED, self.store.options.expiry_seconds, here):
             row = rows.parse_row_leniently(tuple(values))
+            if row.is_session:
+                continue
             if is_silent or died_here(row.uuid, row.lease_owner or ""):
                 yield row
 

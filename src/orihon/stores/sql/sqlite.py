@@ -33,6 +33,7 @@ from orihon.stores.sql.store import (
     IF_MINE,
     LAST_NUMBERS,
     PIECE_ROWS,
+    RETAKE,
     SWEPT_TABLES,
     TABLES,
     Line,
@@ -70,6 +71,7 @@ APPEND_MESSAGE = (
 # `+seq`, because SQLite would walk the primary key to avoid a sort, and read all messages for a new key
 FIND_KEY = "SELECT seq FROM messages WHERE uuid = ? AND key = ? ORDER BY +seq DESC LIMIT 1"
 RENEW = f"UPDATE tasks SET heartbeat_at = ? WHERE {IF_MINE}"
+RETAKE_NOW = RETAKE.format(now="?")
 RELEASE_MINE = f"UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE {IF_MINE}"
 
 T = TypeVar("T")
@@ -99,6 +101,10 @@ class SqliteStore(SqlStore):
         self._opened = {file: find_identity(file) for file in (str(path), f"{path}-wal") if find_identity(file)}
         self.reserve = path.with_name(f"{path.name}-reserve")
         self._fill_reserve(RESERVE_BYTES)
+
+    @property
+    def identity(self) -> str:
+        return str(self.path.resolve())
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.reader.all(statement, *values)
@@ -293,10 +299,14 @@ class SqliteLease(SqlLease):
         database = self.store.renewer if beat else self.store.writer
         return bool(database.change(RENEW, codec.now(), *self._mine, durable=durable))
 
-    def release(self) -> None:
-        self.store.with_reserve(
-            lambda: self.store.writer.change(RELEASE_MINE, *self._mine, durable=self.store.is_durable)
-        )
+    def release(self, *, durable: bool = True) -> None:
+        durable = durable and self.store.is_durable
+        self.store.with_reserve(lambda: self.store.writer.change(RELEASE_MINE, *self._mine, durable=durable))
+
+    def take_back(self) -> bool:
+        uuid, fence, owner = self._mine
+        self.check_file()
+        return bool(self.store.writer.change(RETAKE_NOW, owner, codec.now(), uuid, fence, owner))
 
     def check_file(self) -> None:
         with disk_errors(f"{self.store.path} cannot be checked"):

@@ -54,6 +54,10 @@ PIECE_ROWS = 200  # that a deletion removes at once
 MAX_NUMBER = 2**63 - 1
 
 IF_MINE = "uuid = ? AND fence = ? AND lease_owner = ?"
+RETAKE = (
+    "UPDATE tasks SET lease_owner = ?, heartbeat_at = {now} "
+    "WHERE uuid = ? AND fence = ? AND (lease_owner IS NULL OR lease_owner = ?)"
+)
 RELEASE = "UPDATE tasks SET lease_owner = NULL, heartbeat_at = NULL WHERE uuid = ? AND lease_owner = ?"
 END_STUB = "UPDATE tasks SET archived = 'stub', packed_bytes = 0 WHERE uuid = ? AND archived = 'going'"
 END_DELETE = "DELETE FROM metadata WHERE uuid = ? AND id = 0"
@@ -296,7 +300,7 @@ class SqlLease(Lease):
         self._mine = (self.uuid, taken.fence, owner)  # the values of `IF_MINE`
         self._numbers: dict[str, int] | None = taken.last_numbers
         self._process_id = os.getpid()
-        self._closed = self._lost = False
+        self._closed = self._lost = self._suspended = False
         self._renewed = time.monotonic()
         self._heartbeat = Heartbeat(self._beat, store.options.heartbeat_seconds)
 
@@ -319,8 +323,12 @@ class SqlLease(Lease):
         """Write a heartbeat; return whether the lease was still ours. A `beat` waits for no other write."""
 
     @abstractmethod
-    def release(self) -> None:
+    def release(self, *, durable: bool = True) -> None:
         """Release the lease, if it is still ours."""
+
+    @abstractmethod
+    def take_back(self) -> bool:
+        """Take the lease that was released, if nobody had it since; return whether it is ours."""
 
     def check_file(self) -> None:
         """Raise LeaseLost if other processes do not see what was written."""
@@ -364,17 +372,36 @@ class SqlLease(Lease):
             self.check_file()
             return row
 
+    def suspend(self) -> None:
+        with self.lock:
+            self._check()
+            self._heartbeat.stop()
+            self._suspended = True
+            self.release(durable=False)
+
+    def retake(self) -> bool:
+        with self.lock:
+            if self._closed or self._lost or not self._suspended or self._process_id != os.getpid():
+                return False
+            asked = time.monotonic()
+            if not self.take_back():
+                return False
+            self._renewed, self._suspended = asked, False
+            self._heartbeat = Heartbeat(self._beat, self.store.options.heartbeat_seconds)
+            return True
+
     def close(self) -> None:
         if self._process_id != os.getpid():
             return  # the lease belongs to the parent of a forked child
         with self.lock:
             if self._closed:
                 return
-            self._heartbeat.stop()
+            if not self._suspended:
+                self._heartbeat.stop()
             self._closed = True
             self.store.leases.discard(self)
             try:
-                if not self._lost:
+                if not self._lost and not self._suspended:
                     self.release()
             except (NotWritten, OutcomeUnknown, StoreUnavailable) as error:
                 raise type(error)(
@@ -388,7 +415,7 @@ class SqlLease(Lease):
         """Raise LeaseLost if the lease is not ours. A holder that was silent for too long asks the store."""
         if self._process_id != os.getpid():
             raise LeaseLost(f"Task {self.uuid} belongs to the parent process; nothing was written.")
-        if self._closed or self._lost:
+        if self._closed or self._lost or self._suspended:
             raise LeaseLost
         if time.monotonic() - self._renewed > self.store.options.expiry_seconds:
             self._renew()
