@@ -15,7 +15,6 @@ not even of a short password. The key is in no task, log, export, copy or backup
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import re
@@ -178,6 +177,8 @@ class Sanitiser:
         masked = mask(clean, known=self.known, kinds=kinds)
         if masked == clean:
             return clean
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MB
+
         tag = hashlib.blake2b(clean.encode("utf-8", "surrogatepass"), key=self._key(), digest_size=_TAG_BYTES)
         return f"{min(masks_in(masked))}-{tag.hexdigest().translate(_LETTERS)}"
 

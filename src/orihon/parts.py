@@ -9,7 +9,6 @@ for it. Names, media types and addresses are shortened to `SHOWN_CHARS` characte
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -130,6 +129,8 @@ def shorten_name(text: str) -> str:
 
 def make_id(id: str) -> str:
     """Derive a stable id to send instead of one that a provider would refuse."""
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MB
+
     return f"id-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 

@@ -9,7 +9,6 @@ or end a line is written as `%0A`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Annotated, Any, ClassVar, NoReturn
 
@@ -183,6 +182,8 @@ def _shorten(text: str) -> str:
     data = text.encode()
     if len(data) <= MAX_SESSION_BYTES:
         return text
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MB
+
     return f"{text[:SHORTENED_SESSION].rstrip()}~{hashlib.sha256(data).hexdigest()[:32]}"
 
 

@@ -19,7 +19,6 @@ nothing before it. What is rewritten has `tokens=0` and is counted again.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +58,8 @@ def plain_name(name: str) -> str:
     if _NAME.fullmatch(name):
         return name
     stem = _FOREIGN.sub("_", name)[:54]
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MB
+
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{stem}_{digest}" if _NAME.match(stem) else f"_{stem}_{digest}"
 

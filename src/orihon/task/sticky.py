@@ -6,7 +6,6 @@ remember, names a list by its event number. In memory are only the lists and tex
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -48,6 +47,8 @@ class FileVersion(msgspec.Struct, frozen=True):
         path, text = sanitiser.text(path), sanitiser.text(text)
         data = text.encode()
         tokens = counter.text(entry_text(path, text))
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, 4 MB
+
         return cls(StickyFile(path, hashlib.sha256(data).hexdigest(), len(data), tokens, mark), text)
 
 
