@@ -329,6 +329,7 @@ class Engine:
         )
         if ending is not None:
             task.writer.note(ending=None)
+        task.summaries.adopt_stored()
         if row.status in {"running", "failed"}:  # its process died
             task.interrupt_lost_calls()
         if task.config.inherited_from and not task.began:

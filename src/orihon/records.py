@@ -118,7 +118,7 @@ class Metadata(Record, frozen=True, kw_only=True):
     hostname: str | None = None
     config: dict[str, Any] = {}
     user: str | None = None
-    format: Whole
+    format: Whole = 0  # 0: written by a program of versions 2.0 or 3.0 of the format, which did not say
 
 
 class Message(Record, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """The tables of the seeds about the state of a task, cell by cell, read from the real `state.json`.
 
-Seed 000 §3.2 lists the fields, the values of the status and the moments at which the file is written. Its finer values
-(`initializing`, `processing`, `compressing`, `completing`) stand in `activity`, beside a `status` of six values.
-Seed 001 §2.4 lists the statuses, which of them are inherited, and which leave a final summary.
+Document 000 §3.2 lists the fields, the values of the status and the moments at which the file is written. The row of
+`tasks.db` has the status of documents 001 and 002.
+Document 001 §2.4 lists the statuses, which of them are inherited, and which leave a final summary.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 import orihon
 from orihon.settings.schema import Lease, Settings
-from orihon.stores.jsonl.layout import DIRECTORIES
+from orihon.stores.jsonl.layout import DIRECTORIES, decode_status
 from support.replies import KEY, TOOLS, calling, saying, turn
 
 LONG = "I changed the total in basket.py. " * 60  # more than is told whole in a final summary
@@ -191,17 +191,17 @@ def test_state_json_3_2_field_error(engine, state):
 def test_state_json_3_2_status_initializing(engine, state):
     """From the start to the first window."""
     with begun(engine) as task:
-        assert (state(task)["status"], state(task)["activity"]) == ("running", "initializing")
+        assert (state(task)["status"], state(task)["activity"]) == ("initializing", "initializing")
 
 
 def test_state_json_3_2_status_processing(engine, state):
     """While the model and the tools are busy."""
     with begun(engine) as task:
         task.window()
-        assert (state(task)["status"], state(task)["activity"]) == ("running", "processing")
+        assert (state(task)["status"], state(task)["activity"]) == ("processing", "processing")
         task.add_reply(calling(("run_tests", {})))
         with task.tool(task.pending_calls()[0]):
-            assert (state(task)["status"], state(task)["activity"]) == ("running", "processing")
+            assert (state(task)["status"], state(task)["activity"]) == ("processing", "processing")
 
 
 def test_state_json_3_2_status_compressing(engine, state):
@@ -215,7 +215,7 @@ def test_state_json_3_2_status_compressing(engine, state):
     with begun(engine, summariser=summariser) as task:
         long_enough(task)
         task.compact()
-        assert seen == [("running", "compressing")]
+        assert seen == [("compressing", "compressing")]
         assert state(task)["activity"] == "processing"
 
 
@@ -237,7 +237,7 @@ def test_state_json_3_2_status_completing(engine, state, place):
 
     with begun(engine, summariser=summariser) as task:
         turn(task, saying(LONG))
-    assert seen == [("running", "completing", True)]
+    assert seen == [("completing", "completing", True)]
 
 
 def test_state_json_3_2_status_completed(engine, state, place):
@@ -257,10 +257,10 @@ def test_state_json_3_2_status_failed(engine, state, place):
 
 
 def test_state_json_3_2_status_timeout(engine, state):
-    """A failure with that reason."""
+    """A status of its own; the row has a failure with that reason."""
     task = begun(engine)
     task.fail("No answer in 300 seconds.", reason="timeout")
-    assert (state(task)["status"], state(task)["reason"]) == ("failed", "timeout")
+    assert (state(task)["status"], engine.row(task.uuid).status) == ("timeout", "failed")
     assert state(task)["error"] == "No answer in 300 seconds."
 
 
@@ -321,10 +321,13 @@ def test_state_json_3_2_heartbeat(place):
             assert said["process_id"] == os.getpid()
             return said["heartbeat_at"]
 
-        first, until = beat(), time.monotonic() + 30
-        while beat() == first and time.monotonic() < until:
+        assert engine.row(task.uuid).heartbeat_at is not None  # from the first moment
+        state = lock.with_name("state.json")
+        first, touched, until = beat(), state.stat().st_mtime_ns, time.monotonic() + 30
+        while (beat() == first or state.stat().st_mtime_ns == touched) and time.monotonic() < until:
             time.sleep(0.01)
         assert beat() > first
+        assert state.stat().st_mtime_ns > touched
         assert engine.row(task.uuid).heartbeat_at is not None
     assert not lock.exists()
 
@@ -354,7 +357,8 @@ def test_status_2_4_meaning(ended, engine, state, place):
     """File, row and directory say the same, and only a running task has a writer."""
     task, status = ended
     row = engine.row(task.uuid)
-    assert state(task)["status"] == row.status == status
+    assert row.status == status
+    assert decode_status(state(task)["status"]) == status
     assert (place / DIRECTORIES[status] / task.uuid).is_dir()
     assert (row.lease_owner is not None) == (status == "running")
     assert row.reason == ("by the user" if status == "stopped" else None)
@@ -384,6 +388,6 @@ def test_status_2_4_paused_can_be_resumed(engine, state):
     task = begun(engine)
     task.pause()
     with engine.resume(task.uuid) as again:
-        assert (state(task)["status"], state(task)["resume_count"]) == ("running", 1)
+        assert (state(task)["status"], state(task)["resume_count"]) == ("processing", 1)
         assert again.wants_reply()
     assert state(task)["status"] == "completed"

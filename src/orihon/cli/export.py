@@ -176,8 +176,8 @@ def import_(
     user: str | None,
     status: FinalStatus,
 ) -> int:
-    """Import tasks: portable files, and the sessions of Claude Code, Codex, SWE-agent, mini-swe-agent, OpenHands and
-    programs that write OpenAI's messages.
+    """Import tasks: portable files, directories of contexts, and the sessions of Claude Code, Codex, SWE-agent,
+    mini-swe-agent, OpenHands and programs that write OpenAI's messages.
 
     Everything in a file is kept and masked; docs/import.md describes the conversion. Importing a file twice creates
     one task. A file that cannot be read is refused with a reason and leaves nothing behind; the other files are
@@ -185,6 +185,7 @@ def import_(
 
     \b
     orihon import task.orihon
+    orihon import old/logs/contexts
     orihon import ~/.claude/projects/*/*.jsonl
     orihon import run.traj --key github/acme/shop/issue/27 --status completed
     orihon import chat.jsonl --format openai --json | jq -r .uuid

@@ -15,7 +15,7 @@ from msgspec import Struct
 from orihon import codec
 from orihon.errors import Corrupt, NotFound, OrihonError, StoreUnavailable
 from orihon.inheritance.names import Names, collect_names
-from orihon.records import Status, Summary, TaskRow
+from orihon.records import Metadata, Status, Summary, TaskRow
 from orihon.retry import Backoff
 from orihon.settings.schema import ContextInheritance
 from orihon.stores.base import Query, Store
@@ -210,13 +210,15 @@ def _find_rows(store: Store, key: str) -> list[TaskRow]:
 def _read_final_summary(store: Store, uuid: str) -> tuple[str | None, bool]:
     """Return the text of the last final summary, and whether a line was not readable."""
     text, is_damaged = None, False
+    # versions 2.0 and 3.0 of the format know no kinds: the last summary is the final one
+    no_kinds = any(metadata.format == 0 for metadata in store.read(uuid, Metadata))
     for _, line in store.lines(uuid, "summaries", 1, None):
         try:
             summary = codec.decode_line(line, Summary)
         except Corrupt:
             is_damaged = True
         else:
-            if summary.kind == "final" and summary.summary.strip():
+            if summary.summary.strip() and (summary.kind == "final" or no_kinds):
                 text = summary.summary
     return text, is_damaged
 

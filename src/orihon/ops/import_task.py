@@ -11,7 +11,10 @@ tool that no model has asked for here.
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
+import tempfile
 import uuid as uuids
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,8 +28,9 @@ from orihon import codec
 from orihon.context.repair import INTERRUPTED
 from orihon.context.view import RECORD_EVERY, View, record
 from orihon.engine import Engine
-from orihon.errors import Corrupt, NotFound, UsageError
+from orihon.errors import Conflict, Corrupt, NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
+from orihon.ops.copy import TaskCopy
 from orihon.ops.formats import SESSIONS, detect_format
 from orihon.ops.formats.original import FIELD, append_parsed
 from orihon.ops.formats.session_file import Parsed, SessionFile, make_message
@@ -34,15 +38,19 @@ from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.ops.task_file import HINT, MAGIC, open_task_file
 from orihon.records import Call, Event, Message, Metadata
 from orihon.settings.schema import Settings
-from orihon.stores.base import FORMAT, Lease, Store
+from orihon.stores import open_store
+from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.files import disk_errors
 from orihon.stores.lookup import row_if_there
 from orihon.task.config import TaskConfig
 from orihon.task_key import TaskKey
 
+log = logging.getLogger("orihon")
+
 FinalStatus = Literal["paused", "completed"]
 
 PORTABLE = "portable"
+DIRECTORY = "directory"
 LOOKAHEAD = 50  # records in which the name of the model is looked for
 
 _NAMESPACE = uuids.UUID("6f726968-6f6e-5c00-8000-696d706f7274")
@@ -78,6 +86,8 @@ def import_file(
     """Import the tasks of a file. A file that cannot be parsed leaves nothing in the store."""
     if user not in {None, authorized.principal.user}:
         authorized.require_admin("import a task for another user")
+    if path.is_dir():
+        return list(_import_directory(authorized, path, on_progress))
     file = SessionFile(path)
     name = format or (PORTABLE if _is_compressed(path) else detect_format(file))
     if name not in {PORTABLE, *SESSIONS}:
@@ -130,6 +140,47 @@ def _import_task_file(
         messages=count_messages(store, uuid),
         already=existed and not copied.appended,
     )
+
+
+def _import_directory(authorized: AuthorizedStore, path: Path, on_progress: OnProgress) -> Iterator[ImportedTask]:
+    """Import every task of a directory of contexts, `tasks.db` included. The directory itself is not changed."""
+    authorized.require_admin("import all tasks of a directory")
+    if not any((path / name).exists() for name in ("tasks.db", "running", "completed")):
+        raise UsageError(
+            f"{path} is a directory without tasks.",
+            hint="Name a session file, or a directory with running/ and completed/.",
+        )
+    store = authorized.store
+    progress = ProgressCounter(on_progress)
+    with tempfile.TemporaryDirectory() as folder, disk_errors(f"{path} cannot be read"):
+        copy = Path(folder) / path.absolute().name
+        shutil.copytree(path, copy, symlinks=True)
+        copy.chmod(0o700)
+        with open_store(copy, msgspec.structs.replace(store.options, durability="os")) as source:
+            progress.total = source.count(Query())[0]
+            for row in source.find():
+                waits = row.status in {"pending", "running"}
+                row = msgspec.structs.replace(row, status="paused", activity="") if waits else row  # noqa: PLW2901
+                existed = row_if_there(store, row.uuid) is not None
+                try:
+                    copied = TaskCopy(source, store, row, progress, skip_unusable=True).run()
+                except Conflict as error:  # it went on in the target
+                    log.warning("[uuid:%s] It is not imported. %s", row.uuid[:8], error.message)
+                    continue
+                finally:
+                    progress.add(tasks=1)
+                authorized.record_access("import", ["directory"], uuid=row.uuid, file=str(path))
+                yield ImportedTask(
+                    uuid=row.uuid,
+                    file=store.sanitiser.text(path.name),
+                    format=DIRECTORY,
+                    sha256="",
+                    task_key=row.task_key,
+                    user=row.user,
+                    status=row.status,
+                    messages=count_messages(store, row.uuid),
+                    already=existed and not copied.appended,
+                )
 
 
 def _check_config(path: Path, metadata: Metadata) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from orihon.context.compress import Compression, compress, should_compress
-from orihon.context.ranges import Ranges, contains, joined, last_of
+from orihon.context.ranges import Ranges, contains, joined, last_of, upto
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.context.units import after_prompt
-from orihon.records import Message, Summary, SummaryKind
+from orihon.records import Event, Message, Summary, SummaryKind
 from orihon.task.config import Summariser, TaskConfig
 from orihon.task.writer import TaskWriter
 
@@ -119,6 +119,15 @@ class Summaries:
         outcome = self._summarise(messages, previous)
         self._store(outcome, ranges, "final")
         return outcome.text
+
+    def adopt_stored(self) -> None:
+        """Let the newest summary of a program that stored no events stand for everything up to its last message."""
+        writer, log = self._writer, self._writer.log
+        if writer.lease.metadata.format or writer.lease.last(Event):
+            return
+        newest = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
+        if newest is not None:
+            writer.event("summary", id=newest.id, ranges=upto(log.view.state.ranges, newest.end_seq), kept=())
 
     def summarise_tangent(self, first: int) -> int | None:
         """Store the message that stands for a tangent, which began with message `first`; None if nothing is left."""

@@ -62,16 +62,19 @@ class ToolCalls:
     def unanswered(self) -> list[Call]:
         """Return the calls of the newest reply that have no result, with the arguments that the model wrote."""
         answered: set[str | None] = set(self._running)
+        named: list[str | None] = []  # the tools of results without an id, as older programs stored them
         log = self._writer.log
         folds = log.view.state.folds
         for message in log.backwards(log.uncovered):  # a summary leaves its calls behind
             if message.role == "tool":
                 answered.add(message.tool_call_id)  # the window may leave it out of a unit of many calls
+                named += [] if message.tool_call_id else [message.tool_name]
                 continue
             if folds and contains(folds.hidden, message.seq):
                 continue
             calls = message.tool_calls if message.role == "assistant" else []
-            return [self._as_written(message.seq, call) for call in calls if call.id not in answered]
+            waiting = [call for call in calls if call.id not in answered and not _take(named, call.name)]
+            return [self._as_written(message.seq, call) for call in waiting]
         return []
 
     def match(self, result: Message) -> Message:
@@ -203,3 +206,11 @@ class ToolCalls:
     def _max_actions(self) -> dict[str, int]:
         limit = self._writer.config.max_actions
         return {} if limit == MAX_ACTIONS else {"max_actions": limit}
+
+
+def _take(names: list[str | None], name: str) -> bool:
+    """Remove a name once; return whether it was there."""
+    if name not in names:
+        return False
+    names.remove(name)
+    return True

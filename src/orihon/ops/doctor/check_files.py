@@ -309,6 +309,9 @@ class _TaskCheck:
                 yield from self._check_state(metadata)
 
     def _check_state(self, metadata: Metadata) -> Iterator[Finding]:
+        if metadata.format == 0:
+            sentence = "It was written by a program of version 2.0 or 3.0 of the format. It can be used."
+            yield note(self.where, sentence)
         row = None
         try:
             row = decode_row(metadata, read_file("state.json", self._dir_fd))
@@ -316,7 +319,8 @@ class _TaskCheck:
             missing = isinstance(error, FileNotFoundError)
             reason = "It is missing." if missing else f"It cannot be read: {_describe(error)}"
             sentence = f"{reason} It can be restored from the row and the directory."
-            yield problem(f"{self.where}/state.json", sentence, fixable=True)
+            level = note if missing and not metadata.format else problem
+            yield level(f"{self.where}/state.json", sentence, fixable=True)
         if row is not None and DIRECTORIES[row.status] != self.place:
             belongs = f"it belongs in {DIRECTORIES[row.status]}/: a move was interrupted."
             yield problem(self.where, f"state.json says {row.status}, so {belongs}", fixable=True)

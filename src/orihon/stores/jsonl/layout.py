@@ -39,6 +39,10 @@ STUB = frozenset({"metadata.json", "state.json", "handoff.json", LOCK})  # what 
 OLD_STATES = (".state.json", ".state.json.spare", ".state.json.spare.new")  # of earlier versions
 KINDS: dict[str, type[Record]] = {name: kind for kind, (name, _) in LISTS.items()}
 
+# in `state.json` the status of a running task says what it does, and a timeout is a status of its own
+ACTIVITIES = ("initializing", "processing", "compressing", "completing")
+TIMEOUT = "timeout"
+
 _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
     *("status", "activity", "started_at", "updated_at", "completed_at", "llm_call_count", "tool_call_count"),
@@ -105,7 +109,21 @@ def write_state(row: TaskRow, directory: int, *, durable: bool) -> None:
 
 def encode_state(row: TaskRow) -> bytes:
     """Return `state.json`, one line per field."""
-    return _encode_document(dict(zip(_NAMES, _get_values(row), strict=True)))
+    return _encode_document(dict(zip(_NAMES, _get_values(row), strict=True)) | {"status": _to_word(row)})
+
+
+def _to_word(row: TaskRow) -> str:
+    if row.status == "running":
+        return row.activity or "processing"
+    return TIMEOUT if row.status == "failed" and row.reason == TIMEOUT else row.status
+
+
+def decode_status(word: str) -> Status:
+    """Return the status that a word of `state.json` stands for; raise ValidationError if there is no such word."""
+    if word in ACTIVITIES:
+        return "running"
+    status: Status = msgspec.convert("failed" if word == TIMEOUT else word, Status)
+    return status
 
 
 def encode_handoff(row: TaskRow) -> bytes:
@@ -139,7 +157,13 @@ def decode_row(metadata: Metadata, state: bytes) -> TaskRow:
         fields: dict[str, Any] = decode_json(state, type=dict[str, Any])
         names = dict(zip(_NAMES, _FIELDS, strict=True))
         known = {names[name]: value for name, value in fields.items() if name in names and value is not None}
-        return msgspec.convert(msgspec.to_builtins(TaskRow.new(metadata, known["status"])) | known, TaskRow)
+        word = known["status"]
+        known["status"] = status = decode_status(word)
+        if word in ACTIVITIES:
+            known["activity"] = word
+        elif word == TIMEOUT:
+            known["reason"] = TIMEOUT
+        return msgspec.convert(msgspec.to_builtins(TaskRow.new(metadata, status)) | known, TaskRow)
     except (ValueError, KeyError) as error:
         raise Corrupt(f"state.json of {metadata.uuid} cannot be read: {error}.", where="state.json") from error
 

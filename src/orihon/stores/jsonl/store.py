@@ -245,7 +245,12 @@ class JsonlLease(Lease):
         self._must_sync_state = False  # a synced write of the state failed half-way, so the next one must be synced
         owner = current_owner()
         self.row = msgspec.structs.replace(
-            row, fence=self.fence, lease_owner=str(owner), process_id=owner.process_id, hostname=owner.hostname
+            row,
+            fence=self.fence,
+            lease_owner=str(owner),
+            process_id=owner.process_id,
+            hostname=owner.hostname,
+            heartbeat_at=codec.now(),
         )
         try:
             with disk_errors(f"Task {self.uuid} cannot be opened"):
@@ -482,6 +487,7 @@ class JsonlLease(Lease):
             try:
                 with self._hold:
                     self._lock_file.announce(self.fence)
+                    os.utime("state.json", dir_fd=self._directory)
                     row = msgspec.structs.replace(self.row, heartbeat_at=codec.now())
                     self.store.tree.write_row(row, "heartbeat_at")
             except LeaseLost as error:

@@ -51,6 +51,7 @@ from orihon.stores.jsonl.layout import (
     PLACES,
     TRASH,
     decode_row,
+    decode_status,
     encode_metadata,
     find_place,
     find_task,
@@ -140,7 +141,10 @@ class TaskTree:
         try:
             return metadata, decode_row(metadata, read_file("state.json", directory))
         except (Corrupt, FileNotFoundError) as error:
-            self.report(Problem(uuid, "state.json", 0, f"{error}; it is replaced by what tasks.db says"))
+            if metadata.format or not isinstance(
+                error, FileNotFoundError
+            ):  # version 3.0 of the format has no such file
+                self.report(Problem(uuid, "state.json", 0, f"{error}; it is replaced by what tasks.db says"))
         # the query also finds longer ids, and the row of another task must never be taken
         known = next((row for row in rows.find(self.database, Query(uuid=uuid)) if row.uuid == uuid), None)
         return metadata, guess_row(metadata, find_place(self.base, uuid) or "", known)
@@ -227,11 +231,10 @@ class TaskTree:
         try:
             with directory_handle(find_task(self.base, uuid)) as directory:
                 state = decode_json(read_file("state.json", directory), type=_State)
+            status = decode_status(state.status)
         except (OrihonError, OSError, ValueError):
             return None  # `recover` reports why
-        return (
-            (state.status, state.updated_at) if DIRECTORIES.get(state.status) == find_place(self.base, uuid) else None
-        )
+        return (status, state.updated_at) if DIRECTORIES[status] == find_place(self.base, uuid) else None
 
     def _completed_agree(self) -> bool:
         """Return whether there are as many ended tasks as rows. Most file systems count directories as links.
@@ -283,7 +286,7 @@ class TaskTree:
 
 
 class _State(msgspec.Struct):
-    status: Status
+    status: str
     updated_at: str = ""
 
 

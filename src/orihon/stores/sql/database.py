@@ -34,18 +34,6 @@ from orihon.stores.sql import rows
 log = logging.getLogger("orihon")
 
 SCHEMA_VERSION = 4
-_COUNT = "INTEGER NOT NULL DEFAULT 0"
-ADDED_COLUMNS = {  # of `tasks`, which an older file lacks
-    "handoff": "TEXT",
-    "archived": "TEXT NOT NULL DEFAULT ''",
-    "message_count": _COUNT,
-    "size_bytes": _COUNT,
-    "packed_bytes": "INTEGER",
-    "summary_count": _COUNT,
-    "summary_failures": _COUNT,
-    "summarised_tokens": _COUNT,
-    "summary_tokens": _COUNT,
-}
 # short pauses of random length, so that all processes that wait get their turn
 BUSY = Backoff(max_seconds=90, first_seconds=0.003, longest_seconds=0.003, jitter=0.67)
 TRIES = 3
@@ -118,16 +106,19 @@ class Database:
         elif version == 0 and self.all("SELECT 1 FROM sqlite_master LIMIT 1"):
             raise SchemaMismatch(f"{self.path} is a SQLite file of another program.", hint="Choose another file.")
         for name in self.schema:
-            text = resources.files("orihon.stores.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
-            for statement in text.split(";\n"):
+            for statement in _read_statements(name):
                 connection.execute(statement)
         rows.create_totals(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _add_columns(self) -> None:
+        """Add the columns that a file of an earlier version, or of the specification's own program, lacks."""
         there = {name for _, name, *_ in self.all("PRAGMA table_info(tasks)")}
-        for name in (name for name in ADDED_COLUMNS if name not in there):
-            self.connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {ADDED_COLUMNS[name]}")
+        for name, definition in _read_columns():
+            if name not in there:
+                self.connection.execute(f'ALTER TABLE tasks ADD COLUMN "{name}" {definition}')
+        if "task_key" not in there:
+            rows.fill_keys(self.connection)
 
     def _has_tasks(self) -> bool:
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
@@ -275,6 +266,19 @@ class Database:
                 f"{self.path} was opened by the parent of this process, and SQLite cannot share it.",
                 hint="Open the store again after a fork.",
             )
+
+
+def _read_statements(schema: str) -> list[str]:
+    return resources.files("orihon.stores.sql").joinpath(f"{schema}.sql").read_text(encoding="utf-8").split(";\n")
+
+
+def _read_columns() -> Iterator[tuple[str, str]]:
+    """Yield the name and the definition of each column of `tasks`."""
+    with closing(sqlite3.connect(":memory:")) as model:
+        model.execute(_read_statements("tasks")[0])
+        columns = model.execute("PRAGMA table_info(tasks)").fetchall()
+    for _, name, kind, not_null, default, _ in columns:
+        yield name, f"{kind} NOT NULL DEFAULT {default or chr(39) * 2}" if not_null else kind
 
 
 def prepare_file(path: Path) -> None:

@@ -21,6 +21,7 @@ from orihon.errors import Corrupt, UsageError
 from orihon.records import TaskRow
 from orihon.stores.base import GroupBy, Query, Totals
 from orihon.stores.validation import validate_task_id
+from orihon.task_key import TaskKey
 
 # ruff: noqa: S608 - the names of tables and columns are those of this package
 
@@ -200,6 +201,20 @@ def _make_totals(groups: list[tuple[Any, ...]]) -> dict[str, Totals]:
         figures = dict(zip(FIGURES, sums, strict=True))
         totals[str(group)] = Totals(seconds=figures.pop("milliseconds") / 1000, **figures)
     return totals
+
+
+def fill_keys(connection: sqlite3.Connection) -> None:
+    """Write the task keys of a table that had no column for them."""
+    names = ("task_source", "owner", "repo", "task_type", "task_id")
+    for uuid, *values in connection.execute(
+        f"SELECT uuid, {', '.join(names)} FROM tasks WHERE task_key = ''"
+    ).fetchall():
+        try:
+            key = str(TaskKey(**dict(zip(names, values, strict=True))))
+        except UsageError as error:
+            log.warning("[uuid:%s] Its task key cannot be read: %s", uuid[:8], error.message)
+            key = "/".join(map(str, values))
+        connection.execute("UPDATE tasks SET task_key = ? WHERE uuid = ?", (key, uuid))
 
 
 def create_totals(connection: sqlite3.Connection) -> None:
