@@ -122,6 +122,13 @@ postgres://localhost:5432/app
 https://example.com/@scope/pkg
 mongodb://localhost:27017,localhost:27018/app
 https://user:${PASSWORD}@example.com
+"openai": ("OPENAI_API_KEY", "https://api.openai.com/v1"),
+if token._value is _NoValueSet.NO_VALUE_SET:
+def resolve(api_key: _AzureApiKeyT | None, model: str) -> None:
+output = token.close = `)$))${extglobStar}`;
+command = ['docker', 'login', '-u', username, '-p', registry_password1]
+"PasswordLastUsed": "2016-09-08T21:47:36Z",
+"LockToken":"2294b3a1-eb60-4aa0-a86f-a3ae04329de9", "idempotency_token": "527c5358-2a1a-4b9e-b1b9-7293b0ddff42"
 https://user:<password>@example.com
 redis://cache:6379/0
 https://github.com/acme/shop/blob/main/src/secrets/token_store.py#L10-L20

@@ -24,6 +24,7 @@ PASSWORDS = [
     'variable "db_password" {{\n  default = "{}"\n}}',
     'variable "db_password" {{\n  type = string\n  default = "{}"\n}}',
     'network={{\n    psk="{}"\n    key_mgmt=WPA-PSK\n}}',
+    "WIFI_PSK={}",
     "echo {} | sudo -S ls",
     "printf '{}\\n' | sudo -S ls",
     "sudo -S ls <<< {}",

@@ -124,6 +124,7 @@ def test_a_column_of_passwords_is_masked(template):
         "Пароль: VALUE",
         '"пароль": "VALUE"',
         "contraseña: VALUE",
+        '{"contrase\\u00f1a": "VALUE"}',
         "La contraseña es VALUE",
         "contrasena=VALUE",
         "senha: VALUE",

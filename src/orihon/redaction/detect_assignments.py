@@ -14,10 +14,12 @@ from orihon.redaction.detect_logins import find_connection_around, find_logins, 
 from orihon.redaction.detect_tokens import NAME_BYTES, Span
 from orihon.redaction.entropy import (
     Context,
+    is_attribute,
     is_basic_auth,
     is_dressed,
     is_odd,
     is_odd_word,
+    is_path,
     is_placeholder,
     is_random,
     is_secret,
@@ -99,6 +101,7 @@ _VERBS = frozenset((b"is", b"wa", b"to", *(word[:2] for word in _IS.split(b"|"))
 _ENDINGS = frozenset((b".", b":", b";", b")", b"]", b"}", b"|", b"*", b">"))
 _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 _CUT = re.compile(rb",|[\x80-\xff]")  # a cell of CSV ends, or a sentence continues without a space
+_VARIABLE = re.compile(rb"\$\{[\w.]{1,60}\}")
 _CREDENTIAL = re.compile(rb"(?=.*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{24,}")
 _MIXED = re.compile(rb"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d\w*\d)\w{20,}")
 _AWS_SECRET = re.compile(rb"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{40}")
@@ -313,7 +316,7 @@ def _is_value(assignment: _Assignment, value: bytes) -> bool:
     value = value.strip(b"\"'`")
     if kind is Kind.PASSWORD and find_connection_around(data, match.end(), last):
         return bool(value) and not is_template(value)
-    if is_placeholder(value) and not is_dressed(value):
+    if (is_placeholder(value) and not is_dressed(value)) or _is_expression(assignment, value, last):
         return False
     if kind is Kind.TOKEN and (match["scheme"] or len(value) >= 12) and is_basic_auth(value):  # noqa: PLR2004 - not `a:b`
         return True
@@ -325,6 +328,14 @@ def _is_value(assignment: _Assignment, value: bytes) -> bool:
     return _is_assigned_value(assignment, value, last)
 
 
+def _is_expression(assignment: _Assignment, value: bytes, last: int) -> bool:
+    """Return whether a value is a template of JavaScript with a variable, or a type of Python: `str | None`."""
+    quote = assignment.match["quote"]
+    return (
+        bool(_VARIABLE.search(value)) if quote == b"`" else not quote and assignment.data[last : last + 7] == b" | None"
+    )
+
+
 def _is_assigned_value(assignment: _Assignment, value: bytes, last: int) -> bool:
     """Return whether a value behind an operator is a secret."""
     data, start, kind, match = assignment
@@ -332,7 +343,9 @@ def _is_assigned_value(assignment: _Assignment, value: bytes, last: int) -> bool
     if sign[:1] == b":" and b"\n" in sign and not match["quote"] and sign[1:].lstrip(b" \t")[:1] not in (b"|", b">"):
         return is_odd_word(value) and is_random(value, min_length=8)
     if sign[:2] in _VERBS:
-        return kind is not Kind.KEY and is_odd_word(value) and is_random(value, min_length=8)
+        return (
+            kind is not Kind.KEY and is_odd_word(value) and is_random(value, min_length=8) and not is_attribute(value)
+        )
     if kind is Kind.PASS and _PAIRS_BEFORE.search(data, max(0, start - 100), start):
         kind = Kind.PASSWORD
     header = value.isalnum() and data[last : last + 1] in (b'"', b"'")  # -H "X-Token: abc"
@@ -350,7 +363,7 @@ def _is_loose_value(assignment: _Assignment, value: bytes) -> bool:
     if match["quote"] and data[start : match.start()] == b"PASSWORD":  # ALTER ROLE app PASSWORD '...'
         return is_secret(value, kind, quoted=True, context=Context.DATA)
     if match["quote"] or match["op"].strip():
-        return is_odd_word(value) or is_random(value, min_length=8) or value.isdigit()
+        return is_odd_word(value) or value.isdigit() or (is_random(value, min_length=8) and not is_path(value))
     if kind is not Kind.PASSWORD:
         return bool(_MIXED.fullmatch(value) or _AWS_SECRET.fullmatch(value)) and is_odd(value, base=5.6)
     line, last = data.rfind(b"\n", max(0, start - 80), start) + 1, match.end() + len(value)

@@ -81,7 +81,7 @@ _BY_FLAG = {
     b"-w": _compile_commands(rb"ldap(?:search|add|modify|delete|compare|passwd|whoami|modrdn|exop)"),
     b"-k": _compile_commands(rb"openssl"),
 }
-_NEXT_WORD = rb"(?:\\{0,3}[\"'],\s{0,40})?"  # the end of one word of a JSON list and the beginning of the next
+_NEXT_WORD = rb"(?:\\{0,3}[\"'],\s{0,40}(?=\\{0,3}[\"']))?"  # the end of one word of a JSON list, before the next
 _PAIR = re.compile(
     rb"(?:-u|-a|--user)" + _NEXT_WORD + rb"[ =]?[ \t]{0,4}"
     rb"(?P<pair>\\?(?P<quote>[\"'])(?P<inner>[^\"'\\\n]{1,200})\\?(?P=quote)(?::\\?[\"'][^\"'\\\s,]{1,200}\\?[\"'])?|"

@@ -215,7 +215,7 @@ def is_uuid(value: bytes) -> bool:
     return bool(_UUID.fullmatch(value))
 
 
-def _is_path(value: bytes) -> bool:
+def is_path(value: bytes) -> bool:
     """Return whether a value is a path, a URL or a host. Base64 contains slashes too, but no words between them."""
     if not _PATH.fullmatch(value):
         return False
@@ -255,13 +255,17 @@ def _is_code(value: bytes, context: Context) -> bool:
         return False
     if value[:1] in b"()[]{}|?<>,.:;" or _CONSTANT.fullmatch(value) or (_CALL.fullmatch(value) and _nests(value)):
         return True
-    dotted = _ATTRIBUTE.fullmatch(value)
-    if dotted and not _DIGIT.search(value):
+    if is_attribute(value):
         return True
     if context is Context.SETTING and len(value) < _MIN_TOKEN and _is_short_token(value):
         return False
-    name = dotted or (context is not Context.DATA and _IDENTIFIER.fullmatch(value))
+    name = _ATTRIBUTE.fullmatch(value) or (context is not Context.DATA and _IDENTIFIER.fullmatch(value))
     return bool(name) and not is_odd(value, base=_LOOSE if context is Context.SETTING else _USUAL)
+
+
+def is_attribute(value: bytes) -> bool:
+    """Return whether a value is an attribute or a variable without a digit: `self.token`."""
+    return bool(_ATTRIBUTE.fullmatch(value)) and not _DIGIT.search(value)
 
 
 def _nests(value: bytes) -> bool:
@@ -299,7 +303,7 @@ def is_secret(  # noqa: C901, PLR0911 - one line per kind
         return False  # more often the name of a function or a type
     if kind is not Kind.KEY and len(value) < _MIN_TOKEN:
         return (quoted or context is not Context.CODE) and _is_short_token(value)
-    return is_random(value, min_length=_LONGER if kind is Kind.KEY else _MIN_TOKEN) and not _is_path(value)
+    return is_random(value, min_length=_LONGER if kind is Kind.KEY else _MIN_TOKEN) and not is_path(value)
 
 
 def _reads_like_name(value: bytes, context: Context) -> bool:
@@ -310,7 +314,7 @@ def _reads_like_name(value: bytes, context: Context) -> bool:
 
 def _is_short_token(value: bytes) -> bool:
     """Return whether a short value has the mixture of a generated one; a word or a numbered name has not."""
-    if len(value) < _MIN_WORD or value[:1] == b"#" or not _CHOSEN.fullmatch(value) or _is_path(value):
+    if len(value) < _MIN_WORD or value[:1] == b"#" or not _CHOSEN.fullmatch(value) or is_path(value):
         return False
     mixed = _DIGIT_INSIDE.search(value) or _CASED.match(value)
     plain = value.islower() or value.isupper() or value.istitle()
@@ -324,7 +328,7 @@ def _is_stored_secret(value: bytes, *, quoted: bool, context: Context) -> bool:
         return len(value) >= _MIN_BARE_WORD + 2 and value not in _WORDS
     context = Context.SETTING if context is Context.DATA else context
     return _is_password(value, quoted=quoted, context=context) and (
-        quoted or _is_chosen(value) or (is_random(value, min_length=8) and not _is_path(value))
+        quoted or _is_chosen(value) or (is_random(value, min_length=8) and not is_path(value))
     )
 
 
@@ -338,7 +342,7 @@ def _is_passphrase(words: list[bytes], kind: Kind) -> bool:
 
 def _is_chosen(value: bytes) -> bool:
     """Return whether a value is a made-up password: letters and digits as in no word and no name."""
-    if len(value) < _MIN_WORD or not _CHOSEN.fullmatch(value) or _is_path(value):
+    if len(value) < _MIN_WORD or not _CHOSEN.fullmatch(value) or is_path(value):
         return False
     return is_random(value, min_length=8) or is_odd(value, base=_LOOSE)
 
@@ -358,7 +362,7 @@ def _is_password(value: bytes, *, quoted: bool, context: Context) -> bool:
     if foreign or (_DATES.fullmatch(value) and not (quoted and data)):
         return False  # `Password: 2025-11-01 ERROR` in a log
     host = _HOST.fullmatch(value) and any(map(_is_scrambled, value.split(b".")))
-    if _ALNUM.isdisjoint(value) or (_is_path(value) and not host):
+    if _ALNUM.isdisjoint(value) or (is_path(value) and not host):
         return is_random(value, min_length=_LONGER)
     if not _LETTERS.fullmatch(value):
         return quoted or context is not Context.CODE or not _NUMBERED.fullmatch(value) or is_odd(value)

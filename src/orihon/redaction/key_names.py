@@ -58,11 +58,11 @@ _KEYS = tuple(f"{word}key" for word in sorted(_OPENING - _words("sign live test 
 _HARMLESS = _words(
     "public pub next previous page continuation sync total max min num count input output prompt completion csrf xsrf "
     "cancellation no is has non use show forgot invalid missing bad wrong unexpected special start end eos bos pad sep "
-    "mask unk stop sequence resume authenticity middleware verification starting change"
+    "mask unk stop sequence resume authenticity middleware verification starting change lock idempotency"
 )
 _HARMLESS_KEY = _HARMLESS | _words(
     "primary foreign partition sort cache object bucket schema row index lookup unique dict map hash press board vault "
-    "composite candidate idempotency routing dedup translation hot short natural surrogate known host kms column group "
+    "composite candidate routing dedup translation hot short natural surrogate known host kms column group "
     "json field issuer order parent child sub super any stream range shard registry menu arrow escape enter tab meta "
     "ctrl alt shift color theme"
 )
@@ -79,7 +79,7 @@ _ABOUT = _words(
     "host port node iter iterator generator validator issuer service client config settings visible visibility "
     "strength reset confirmation confirm at date time age days seconds hours window line lines offset "
     "thru through sock socket range ranges source target stage schema frame meshing signatures signature audio "
-    "distance hasher encoder hashing encoding check checks startswith endswith contains icontains exact isnull"
+    "distance hasher encoder hashing encoding check checks startswith endswith contains icontains exact isnull used"
 )
 
 

@@ -6,6 +6,7 @@ there is one kind of offset, and `bytes.find` is fast.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import product
@@ -24,20 +25,20 @@ from orihon.redaction.detect_tokens import (
 )
 from orihon.redaction.escapes import skip_escape
 
-# Each search for a word is a pass over the text. In this alphabet d, k, s and u are one letter, and so are e and t; h,
-# n and y; a and w. Therefore one pass finds `pass` and `pwd`, and one finds `key`, `token`, `auth`, `senha`,
+# Each search for a word is a pass over the text. In this alphabet a, d, k, s, u and w are one letter, and so are e and
+# t; h, n and y. Therefore one pass finds `pass`, `psk` and `pwd`, and one finds `key`, `token`, `auth`, `senha`,
 # `contrasena` and `identified`.
-_FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"dsuthnw", b"kkkeyya"))
-_NEEDLES = (b"cre", b"pak", b"key")
+_FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"adsuwthn", b"kkkkkeyy"))
+_NEEDLES = (b"cre", b"pkk", b"key")
 # The three bytes that are found, in capitals or not, and whether they are enough; otherwise the expression decides.
 _HEADS = {
-    bytes(cased): head in (b"key", b"pwd")
-    for head in (b"cre", b"pas", b"pwd", b"key", b"ken", b"uth", b"sen", b"den")
+    bytes(cased): head in (b"key", b"pwd", b"psk")
+    for head in (b"cre", b"pas", b"pwd", b"psk", b"key", b"ken", b"uth", b"sen", b"den")
     for cased in product(*zip(head, head.upper(), strict=True))
 }
 _STEM = re.compile(rb"(?i)cre[dt]|pass|(?<=to)ken|kennwort|(?<=a)uth|senha|(?<=contra)sena|(?<=i)dentified")
 _OFFSETS = {b"ken": 2, b"uth": 1, b"sena": 6, b"dentified": 1}  # of what is found, in its word
-_FLAG = re.compile(rb"-[kpa]")
+_FLAG = re.compile(rb"-[kp]")
 _COLON = re.compile(
     rb":(?:(?:\d{4,5}|\*):[\w*.-]{1,60}:[\w*.-]{1,60}:[^\s:]|//hooks?\.)"
 )  # a line of .pgpass, a webhook
@@ -58,19 +59,22 @@ _JOINTS_AND_BRACKET = _JOINTS | {ord("(")}  # ESC ( B selects a character set
 
 _ASCII, _HIGH = bytes(range(128)), bytes(range(128, 256))
 _SAMPLE = 256  # bytes that show the script of a text
-# One letter of each word for a password or a token, which is found quickly; the words; their mask.
-_FOREIGN = (
-    ("ワ", ("パスワード",), b"PASSWORD"),
-    ("码", ("密码",), b"PASSWORD"),
-    ("호", ("비밀번호",), b"PASSWORD"),
-    ("л", ("пароль", "Пароль"), b"PASSWORD"),
-    ("ñ", ("contraseña", "Contraseña"), b"PASSWORD"),
-    ("キ", ("キー",), b"API_KEY"),
-    ("ク", ("トークン",), b"TOKEN"),
-)
-_FOREIGN_LETTER = re.compile("|".join(letter for letter, _, _ in _FOREIGN).encode())
-# The same words as JSON has them.
-_ESCAPED = [(word.encode("ascii", "backslashreplace"), mask) for _, words, mask in _FOREIGN for word in words]
+# Words for a password, a key or a token, each with its mask, by a letter of theirs that is found quickly.
+_FOREIGN = [
+    (letter, [(word.encode(), mask) for word in words.split()])
+    for letter, words, mask in (
+        ("ワ", "パスワード", b"PASSWORD"),
+        ("码", "密码", b"PASSWORD"),
+        ("호", "비밀번호", b"PASSWORD"),
+        ("л", "пароль Пароль", b"PASSWORD"),
+        ("ñ", "contraseña Contraseña", b"PASSWORD"),
+        ("キ", "キー", b"API_KEY"),
+        ("ク", "トークン", b"TOKEN"),
+    )
+]
+# The same words as JSON has them, and the first escape of each.
+_ESCAPED = [(json.dumps(word.decode())[1:-1].encode(), mask) for _, words in _FOREIGN for word, mask in words]
+_ESCAPED_LETTER = re.compile(rb"\\u(?:" + b"|".join({word.partition(b"\\u")[2][:4] for word, _ in _ESCAPED}) + rb")")
 
 
 class Hits(NamedTuple):
@@ -86,12 +90,10 @@ class Hits(NamedTuple):
 def scan_text(text: str, data: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
     """Return the foreign words for passwords and tokens that a text may contain, and whether it has terminal codes."""
     found: list[tuple[bytes, bytes]] = []
-    foreign = data.translate(None, _ASCII) if len(data) < len(text) * 2 else _HIGH  # the letters, if they are few
-    if foreign is _HIGH or _FOREIGN_LETTER.search(foreign):
-        for letter, words, mask in _FOREIGN:
-            if letter in text:
-                found += [(word.encode(), mask) for word in words]
-    if "\\u" in text:
+    for letter, words in _FOREIGN:
+        if letter in text:
+            found += words
+    if "\\u" in text and _ESCAPED_LETTER.search(data):
         found += [(word, mask) for word, mask in _ESCAPED if word in data]
     return found, "\x1b" in text or "\x9b" in text
 
@@ -116,10 +118,6 @@ def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901
                 word = stem.group().lower()
                 (flags if word == b"dentified" else stems).append(at - _OFFSETS.get(word, 0))
             at = find(needle, at + 1)
-    at = data.find(b"psk") if rest is folded else -1
-    while at >= 0:
-        stems.append(at)
-        at = data.find(b"psk", at + 1)
     for flag in _FLAG.finditer(folded if b"-" in rest else b""):
         at = flag.start()
         before, letter = data[at - 1 : at], data[at + 1]
@@ -166,10 +164,9 @@ def _find_runs(data: bytes) -> list[tuple[int, int]]:
     start, end = find(_LONG_RUN), -1
     while start >= 0:
         if start == end:  # a name that continues
-            end = start + _RUN
+            end = find(b" ", start + _RUN)
+            end = len(data) if end < 0 else end
             if token := _LETTER_TOKEN.search(data, start - _RUN, end):
-                end = find(b" ", end)
-                end = len(data) if end < 0 else end
                 runs.append((token.start(), end))
         elif data[start - 1] in joints and start:
             end = find(b" ", start + _RUN)
