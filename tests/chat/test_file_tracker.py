@@ -143,11 +143,11 @@ def test_an_edit_of_equal_length_is_found(box, place):
 
 def test_a_file_that_looks_the_same_is_not_read(box, place, monkeypatch):
     """The second check only stats the file."""
-    monkeypatch.setattr("orihon.chat.workspace_files.RECENT_NS", 0)
+    monkeypatch.setattr("orihon.agent.workspace_files.RECENT_NS", 0)
     put(place, "a.py", "one\n")
     run(box, "read", path="a.py")
     box.tracker.collect_changes()
-    monkeypatch.setattr("orihon.chat.workspace_files.OpenFile.read", None)  # reading would fail
+    monkeypatch.setattr("orihon.agent.workspace_files.OpenFile.read", None)  # reading would fail
     assert box.tracker.collect_changes() == []
 
 

@@ -18,11 +18,11 @@ from orihon.agent.handler import TaskHandler, Work
 from orihon.agent.loop import Loop
 from orihon.agent.models import open_model
 from orihon.agent.sources.local import Local
+from orihon.agent.sticky_files import StickyFiles
 from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import document, registry
 from orihon.chat.checkpoints import ENABLED, open_checkpoints
 from orihon.chat.file_tracker import FileLineTracker
-from orihon.chat.sticky_files import StickyFiles
 from orihon.chat.terminal.meter import find_context_length
 from orihon.codec import now
 from orihon.context.importance import importance

@@ -20,6 +20,7 @@ import msgspec
 from orihon.agent import queue
 from orihon.agent.control import DRAINED, Check, find_pause_file
 from orihon.agent.handler import OUTCOMES, TaskHandler, Work, find_language, mark_outcome
+from orihon.agent.instructions import make_instructions_check
 from orihon.agent.loop import Limits, OnStep
 from orihon.agent.models import Model, open_model
 from orihon.agent.queue import Job
@@ -79,7 +80,7 @@ class RunSetup:
                 source=self.source,
                 limits=self._make_limits(),
                 planning=self.settings.planning.enabled if job.plan is None else job.plan,
-                checks=checks,
+                checks=(*checks, make_instructions_check(self.tools.workspace, self.settings.sticky)),
                 on_step=on_step,
                 options=self.options,
                 summariser=self.summariser,

@@ -26,9 +26,9 @@ import msgspec
 
 from orihon.agent.tools.diff import Difference, compute_diff, count_lines
 from orihon.agent.tools.workspace import MAX_BYTES, FileSeen, ProgramRan, Workspace
+from orihon.agent.workspace_files import open_path
 from orihon.chat.conversation import Conversation
 from orihon.chat.i18n import Texts
-from orihon.chat.workspace_files import open_path
 from orihon.context.sticky import shown_path
 from orihon.errors import ToolError
 

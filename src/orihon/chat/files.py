@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from orihon.agent.instructions import add_instructions
+from orihon.agent.sticky_files import StickyFiles
 from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from orihon.chat import file_tracker
 from orihon.chat.checkpoints import Checkpoints, open_checkpoints
 from orihon.chat.conversation import Conversation
 from orihon.chat.file_tracker import FileLineTracker, describe_changes
 from orihon.chat.i18n import Texts
-from orihon.chat.sticky_files import StickyFiles
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.errors import OrihonError, UsageError
 from orihon.settings.schema import Settings
@@ -42,6 +43,7 @@ class ConversationFiles:
         self.reload_tracker()
         self.open_checkpoints()
         if not self.conversation.turn and not self.sticky.declared:
+            add_instructions(self.sticky, self.settings.sticky)
             for path in self.settings.sticky.files:
                 try:
                     self.sticky.add(path, force=True)

@@ -273,11 +273,15 @@ class Window(Section, frozen=True, kw_only=True):
 
 
 class Sticky(Section, frozen=True, kw_only=True):
-    """Files whose text is part of every window of a conversation."""
+    """Files whose text is part of every window of a conversation or a run."""
 
     files: Annotated[
         tuple[str, ...], doc("Paths, globs and directories that a new conversation starts with, in this order.")
     ] = ()
+    instructions: Annotated[
+        tuple[str, ...],
+        doc("Names of files with instructions; the nearest one up to the repository's root is sticky. `[]`: none."),
+    ] = ("AGENTS.md", "CLAUDE.md")
     share: Annotated[float, Meta(gt=0, le=0.75), doc("Maximum share of the window for all of them together.")] = 0.25
 
 

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from orihon.agent.sticky_files import StickyChanges, StickyListing, StickyRow
 from orihon.chat import document, registry
 from orihon.chat.checkpoints import ENABLED, Checkpoint, Checkpoints
 from orihon.chat.conversation import STOPPED
-from orihon.chat.sticky_files import StickyChanges, StickyListing, StickyRow
 from orihon.chat.terminal.session import ChatSession, defer_interrupt, make_system_prompt
 from orihon.chat.terminal.ui import format_listings
 from orihon.chat.workspace_checkpoints import RestoreResult

@@ -18,9 +18,9 @@ import subprocess
 import pytest
 
 import orihon
+from orihon.agent import sticky_files
+from orihon.agent.sticky_files import StickyFiles
 from orihon.agent.tools.workspace import Workspace
-from orihon.chat import sticky_files
-from orihon.chat.sticky_files import StickyFiles
 from orihon.errors import UsageError
 from orihon.settings.schema import Settings
 
@@ -383,7 +383,7 @@ def test_an_edit_of_equal_length_at_the_same_time_is_found(sticky, place):
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_file_that_looks_the_same_is_not_read_again(sticky, task, place, monkeypatch, resumed):
     """The event has its mark, so a resume does not read it either."""
-    monkeypatch.setattr("orihon.chat.workspace_files.RECENT_NS", 0)
+    monkeypatch.setattr("orihon.agent.workspace_files.RECENT_NS", 0)
     write(place, {"a.md": "one", "large.md": "x" * 50_000})
     sticky.add("*.md")
     if resumed:

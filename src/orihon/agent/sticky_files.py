@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from orihon.agent.tools.workspace import Workspace, shorten_path
-from orihon.chat.workspace_files import OpenFile, open_path, parse_entry, resolve_paths
+from orihon.agent.workspace_files import OpenFile, open_path, parse_entry, resolve_paths
 from orihon.context.sticky import StickyFile, shown_path
 from orihon.context.window import STICKY_SHARE
 from orihon.errors import ToolError, UsageError
