@@ -17,7 +17,6 @@ import pytest
 import orihon
 from orihon.agent.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from orihon.chat.files import group_by_origin
-from orihon.context.repair import DUMMY
 from orihon.settings.schema import McpServer, Settings
 from orihon.task.config import tool_name
 
@@ -73,7 +72,7 @@ def test_no_server_is_started(tmp_path):
 
 
 def test_a_history_with_calls_of_removed_tools_can_be_sent(tmp_path):
-    """Removed tools are named `dummy` in the window; the log keeps their names, and the prefix is stable."""
+    """Calls of removed tools keep their names in the window and in the log, and the prefix is stable."""
     with (
         orihon.open(str(tmp_path / "contexts"), settings=Settings()) as engine,
         engine.start(KEY, tools=[MINE], inherit=False) as task,
@@ -85,7 +84,7 @@ def test_a_history_with_calls_of_removed_tools_can_be_sent(tmp_path):
         task.add("tool", "done", tool_call_id="2")
         before = task.window().openai()
         assert [call["function"]["name"] for message in before for call in message.get("tool_calls", ())] == [
-            DUMMY, "deploy"
+            "gone_search", "deploy"
         ]  # fmt: skip
         assert [call.name for message in engine.read(task.uuid).messages() for call in message.tool_calls] == [
             "gone_search", "deploy"

@@ -5,13 +5,10 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from orihon.context import wire
-from orihon.context.repair import DUMMY, EMPTY, INTERRUPTED, NOTE, OPENING, named_among, plain_name, repair
-from orihon.context.wire import APIS
+from orihon.context.repair import EMPTY, INTERRUPTED, NOTE, OPENING, plain_name, repair
 from orihon.parts import make_id
 from orihon.records import Blob, Call, Message, Part
-from support.histories import histories, history, load, seeded
-from support.wire_rules import violations
+from support.histories import histories, history, seeded
 
 
 def log(*entries):
@@ -234,45 +231,11 @@ def test_other_names_are_mapped_and_stay_apart():
     assert mapped[0].startswith("a_b_")
 
 
-KNOWN = ("read", "run_tests", "github_create_issue", "gitlab_create_issue", "mcp.server/tool")
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("read", "read"),
-        ("mcp.server/tool", plain_name("mcp.server/tool")),  # the name that the caller gave it
-        (plain_name("mcp.server/tool"), plain_name("mcp.server/tool")),  # the one that the model was told
-        ("tests", "run_tests"),  # the only one that ends so
-        ("create_issue", DUMMY),  # two end so
-        ("old_server_search", DUMMY),
-        ("", DUMMY),
-        (DUMMY, DUMMY),
-    ],
-)
-def test_a_call_to_a_tool_that_is_gone_has_a_name_that_is_known(name, shown):
-    """The original name if there is such a tool, else the only one that ends so, else `dummy`; its result too."""
-    messages = log(
-        ("user", "go"), ("assistant", "", calls("c", name=name)), ("tool", "ok", of("c", tool_name=name or None))
-    )
-    _, call, result = repair(messages, named_among(KNOWN))
-    assert (call.tool_calls[0].name, result.tool_name) == (shown, shown)
-    assert result.text == "ok"
-
-
-@pytest.mark.parametrize("known", [(), KNOWN, ("grep",)])
-def test_unknown_tools_are_repaired_in_any_history(known):
-    """Only known names and `dummy` are left, valid in every format, and a second repair changes nothing."""
-    named = named_among(known)
-    allowed = {plain_name(name) for name in known} | {DUMMY}
-    for seed in range(300):
-        messages = history(seeded(seed))
-        repaired = repair(messages, named)
-        assert repair(repaired, named) == repaired
-        assert {call.name for message in repaired for call in message.tool_calls} <= allowed
-        assert {message.tool_name for message in repaired if message.role == "tool"} <= allowed
-        for api in APIS:
-            assert violations(api, getattr(wire, api)(repaired, load=load)) == []
+def test_the_name_of_a_tool_that_is_gone_stays():
+    """A call is shown under its own name, whether there is such a tool or not; its result too."""
+    messages = log(("user", "go"), ("assistant", "", calls("c", name="gone")), ("tool", "ok", of("c")))
+    _, call, result = repair(messages)
+    assert (call.tool_calls[0].name, result.tool_name, result.text) == ("gone", "gone", "ok")
 
 
 def test_an_id_that_looks_like_a_made_one():

@@ -64,6 +64,7 @@ def test_masked_arguments_are_never_run(engine):
     """Back at an older reply, what the model wrote there is not known any more."""
     with begun(engine) as task:
         task.add_reply(asking(("call_0", {"token": TOKEN})))
+        task.add("user", "Another one.")
         task.add_reply(asking(("call_0", {"path": "newer"})))
         task.rewind(3)
         assert task.pending_calls() == []
@@ -140,3 +141,51 @@ def test_a_call_that_a_summary_swallowed_does_not_wait(engine):
     task.writer.lease.close()
     with engine.resume(task.uuid) as again:
         assert INTERRUPTED not in str(again.window().openai())
+
+
+@pytest.mark.parametrize("context_length", [8_000, 32_000])
+def test_parallel_calls_that_come_one_by_one(engine, context_length):
+    """They wait together, under equal ids too, and both fresh results are in the window however large they are."""
+    with begun(engine, context_length=context_length) as task:
+        for number in range(6):
+            task.add("assistant", "Look.")
+            for path in "ab":
+                task.add_reply(asking((f"c{number % 2}", {"path": f"{number}{path}", "token": TOKEN})))
+            waiting = task.pending_calls()
+            assert [call.arguments["path"] for call in waiting] == [f"{number}a", f"{number}b"]
+            assert {call.arguments["token"] for call in waiting} == {TOKEN}
+            for call in waiting:
+                with task.tool(call) as run:
+                    run.result = f"{call.arguments['path']} " + "\n".join(f"line {n}" for n in range(3_000))
+            assert task.pending_calls() == []
+            first, second = results(task)[-2:]
+            assert first.startswith(f"{number}a line 0\n")
+            assert second.startswith(f"{number}b line 0\n")
+
+
+def test_hundreds_of_items_of_one_reply():
+    """What is more than the window holds is left out, whole items at a time, and the rest can be sent."""
+    with orihon.open("memory:") as engine, begun(engine, context_length=4_000) as task:
+        for number in range(500):
+            task.add_reply(asking((f"c{number}", {"path": f"{number}"})))
+        assert task.window().tokens <= task.window().report.limit
+        assert results(task)
+
+
+def test_a_tool_that_does_not_exist(engine):
+    """A call to a name that the model invented keeps it; the answer lists the tools. Without tools nobody knows."""
+    with begun(engine) as task:
+        called = [{"id": "c", "type": "function", "function": {"name": "invented.tool", "arguments": "{}"}}]
+        task.add_reply(saying("", tool_calls=called))
+        assert task.pending_calls() == []
+        answer = task.window().messages[-1]
+        assert answer.is_error
+        assert answer.text == (
+            "There is no tool named 'invented.tool'. The tools are: read_file, run_tests, unfold, recall. "
+            "Call one of them instead."
+        )
+        assert next(task.log.read(3, 3)).tool_calls[0].name == "invented.tool"
+        assert task.window().openai()[2]["tool_calls"][0]["function"]["name"].startswith("invented_tool")
+    with engine.start(KEY, inherit=False) as task:
+        task.add_reply(saying("", tool_calls=called))
+        assert [call.name for call in task.pending_calls()] == ["invented.tool"]

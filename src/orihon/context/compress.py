@@ -9,7 +9,7 @@ import msgspec
 from orihon.context.importance import importance
 from orihon.context.ranges import Ranges, joined, upto
 from orihon.context.summary import Limits, Outcome, Summariser, summarise
-from orihon.context.units import after_prompt, units_of
+from orihon.context.units import after_prompt, is_waiting, units_of
 from orihon.context.view import View
 from orihon.records import Message
 from orihon.tokens import Counter
@@ -32,13 +32,9 @@ def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Messa
     """
     units = units_of(after_prompt(messages))
     kept = 0
-    while units and (kept < keep_recent or (not kept and _waits(units[-1]))):
+    while units and (kept < keep_recent or (not kept and is_waiting(units[-1]))):
         kept += len(units.pop())
     return sorted((message for unit in units for message in unit), key=lambda message: message.seq)
-
-
-def _waits(unit: Sequence[Message]) -> bool:
-    return len(unit) <= len(unit[0].tool_calls)
 
 
 def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:

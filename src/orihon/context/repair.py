@@ -7,9 +7,8 @@ What a repaired list promises:
 - an assistant's calls are followed at once by one result each, in the order of the calls. A result that stands
   elsewhere is moved there, a missing one says that it was interrupted, a second one is left out (a real one beats
   "interrupted"), and one whose call is not in the list becomes the user's text;
-- every call has an id that is used once, a name that every provider takes, and a JSON object as arguments (a text
-  that is none stands in one, under `_raw`); where it is known which tools there are, a call to one that is gone has
-  the name of the only tool whose name ends so, else `dummy`;
+- every call has an id that is used once, a name that every provider takes, whether there is such a tool or not, and a
+  JSON object as arguments (a text that is none stands in one, under `_raw`);
 - nothing is blank: a blank message of the user's and a blank result say "(empty)", other blank messages are left out.
 
 Messages of one role are not merged here: that would change a message that was sent before, and with it the cached
@@ -20,9 +19,8 @@ nothing before it. What is rewritten has `tokens=0` and is counted again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,20 +32,18 @@ INTERRUPTED = "[interrupted: the tool did not finish; nothing is known of its ef
 EMPTY = "(empty)"
 OPENING = "[the assistant's words come first]"
 NOTE = "[note from the system]"
-DUMMY = "dummy"  # the name of a call to a tool that is not there any more
 
 # what OpenAI, Anthropic and Gemini have in common
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
 
 R = TypeVar("R", bound=Record)
-Named = Callable[[str], str]  # what a call of this name is called in the window
 Count = Callable[[Message], int]
 
 
-def repair(messages: Sequence[Message], named: Named | None = None) -> list[Message]:
+def repair(messages: Sequence[Message]) -> list[Message]:
     """The list as every provider takes it; the messages that were already right are the same objects."""
-    repairer = Repairer(named)
+    repairer = Repairer()
     for message in messages:
         repairer.add(message)
     return repairer.messages()
@@ -62,21 +58,6 @@ def plain_name(name: str) -> str:
 
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{stem}_{digest}" if _NAME.match(stem) else f"_{stem}_{digest}"
-
-
-def named_among(tools: Iterable[str]) -> Named:
-    """How calls are named where these tools are known, and no others."""
-    known = frozenset(map(plain_name, tools))
-
-    @lru_cache(maxsize=256)
-    def named(name: str) -> str:
-        plain = plain_name(name)
-        if plain in known or plain == DUMMY:
-            return plain
-        alike = [one for one in known if one.endswith(plain)]
-        return alike[0] if len(alike) == 1 else DUMMY
-
-    return named
 
 
 def is_blank(message: Message) -> bool:
@@ -123,8 +104,7 @@ class Repairer:
     With `count`, what is rewritten is counted at once, and what is settled only once.
     """
 
-    def __init__(self, named: Named | None = None, count: Count | None = None) -> None:
-        self._named = named or plain_name
+    def __init__(self, count: Count | None = None) -> None:
         self._count = count
         self._kept: list[Message | _Unit] = []
         self._by_id: dict[str, _Unit] = {}  # the newest unit with the id: some servers start again at call_0 each time
@@ -142,7 +122,7 @@ class Repairer:
             if unit is None or not unit.take(message):
                 kept.append(_said_by_user(message, _orphan_mark(message)))
         elif message.role == "assistant" and message.tool_calls:
-            self._newest = _unit(message, self._used, self._named)
+            self._newest = _unit(message, self._used)
             self._by_id |= {call.id: self._newest for call in message.tool_calls}
             kept.append(self._newest)
         elif message.role == "system" and self._began and not is_blank(message):
@@ -183,7 +163,7 @@ def _is_system(item: Message | _Unit) -> bool:
     return isinstance(item, Message) and item.role == "system"
 
 
-def _unit(message: Message, used: set[str], named: Named) -> _Unit:
+def _unit(message: Message, used: set[str]) -> _Unit:
     calls = []
     for position, call in enumerate(message.tool_calls):
         call_id = call.id
@@ -197,7 +177,7 @@ def _unit(message: Message, used: set[str], named: Named) -> _Unit:
             if call.blob is not None
             else normalize_arguments(call.arguments if call.arguments.strip() else "{}")
         )
-        calls.append(_changed(call, id=call_id, name=named(call.name), arguments=arguments))
+        calls.append(_changed(call, id=call_id, name=plain_name(call.name), arguments=arguments))
     asked = message.tool_calls
     if calls != asked:
         message = msgspec.structs.replace(message, tool_calls=calls, tokens=0)

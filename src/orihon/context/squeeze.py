@@ -77,10 +77,14 @@ class Squeezer:
         return bool(found)
 
     def leave_out_calls(self) -> bool:
-        """Leave out the older half of the calls of the newest unit, with their results; it keeps one at least."""
+        """Leave out the older half of the items or calls of the newest unit, with their results; it keeps one."""
         units = self._units()
-        if not units or units[-1][0].seq in self._always:
+        if not units or not self._always.isdisjoint(message.seq for message in units[-1]):
             return False
+        items = [message for message in units[-1] if message.role != "tool"]
+        if len(items) > 1:
+            self._leave_out_items(items[: len(items) // 2], units[-1])
+            return True
         head, *results = units[-1]
         left = calls_left_out(self.stand_ins.get(head.seq))
         ids = list(dict.fromkeys(call.id for call in head.tool_calls if call.id not in left))
@@ -90,6 +94,12 @@ class Squeezer:
         self.stand_ins[head.seq] = self._make_stub(head, LEAST_TOKENS, spare)
         self._hide([result.seq for result in results if result.tool_call_id in spare])
         return True
+
+    def _leave_out_items(self, items: Iterable[Message], unit: Iterable[Message]) -> None:
+        left_out = {message.seq: {call.id for call in message.tool_calls} for message in items}
+        others = {call.id for message in unit if message.seq not in left_out for call in message.tool_calls}
+        ids = set().union(*left_out.values()) - others
+        self._hide([*left_out, *(message.seq for message in unit if message.tool_call_id in ids)])
 
     def _units(self) -> list[list[Message]]:
         return units_of(message for seq, message in self._whole.items() if not contains(self.hidden, seq))

@@ -1,4 +1,8 @@
-"""A unit: a call and its results, or a message that stands alone. Units are never torn."""
+"""A unit: calls and their results, or a message that stands alone. Units are never torn.
+
+Some providers and session files give the items of one reply one by one: words, then a call, then another call. Such
+neighbours, with no result between them, are one unit.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,22 @@ def units_of(messages: Iterable[Message]) -> list[list[Message]]:
         if message.role == "tool" and (place := _place(message, units, owner)) is not None:
             units[place].append(message)
             continue
-        units.append([message])
+        if units and is_same_reply(units[-1][-1], message):
+            units[-1].append(message)
+        else:
+            units.append([message])
         owner |= {call.id: len(units) - 1 for call in message.tool_calls}
     return units
+
+
+def is_same_reply(before: Message, message: Message) -> bool:
+    """Return whether a message and the one right before it are items of one reply; words alone are a reply each."""
+    return before.role == message.role == "assistant" and bool(before.tool_calls or message.tool_calls)
+
+
+def is_waiting(unit: Sequence[Message]) -> bool:
+    """Return whether some call of a unit has no result yet."""
+    return sum(message.role == "tool" for message in unit) < sum(len(message.tool_calls) for message in unit)
 
 
 def after_prompt(messages: Sequence[Message]) -> Sequence[Message]:
@@ -34,16 +51,17 @@ def is_prompt(message: Message, place: int) -> bool:
 
 
 def unit_at(messages: Iterable[Message]) -> list[Message]:
-    """The first message, with those of the others that answer its calls."""
+    """The first message, with the neighbours that belong to the same reply, and what answers their calls."""
     unit: list[Message] = []
     waiting: set[str] = set()
     for message in messages:
-        if not unit:
-            unit, waiting = [message], {call.id for call in message.tool_calls}
+        if not unit or is_same_reply(unit[-1], message):
+            unit.append(message)
+            waiting |= {call.id for call in message.tool_calls}
         elif message.tool_call_id in waiting:
             unit.append(message)
             waiting.remove(message.tool_call_id)  # some servers use the same id again in the next reply
-        if not waiting:
+        elif not waiting:
             break
     return unit
 
@@ -52,4 +70,4 @@ def _place(message: Message, units: list[list[Message]], owner: dict[str, int]) 
     if message.tool_call_id in owner:
         return owner[message.tool_call_id]
     # results without an id, as older formats have them, belong to the calls right before them
-    return len(units) - 1 if units and units[-1][0].tool_calls else None
+    return len(units) - 1 if units and any(one.tool_calls for one in units[-1]) else None

@@ -23,7 +23,7 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import hidden_mark
-from orihon.context.repair import Named, Repairer
+from orihon.context.repair import Repairer
 from orihon.context.shelf import Draft, Shelf
 from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
 from orihon.context.sticky import Head, News
@@ -58,7 +58,6 @@ def compose(
     handles: bool = True,
     policy: Policy = Policy(),  # noqa: B008 - it is frozen
     shelf: Shelf | None = None,
-    named: Named | None = None,
     load: Load | None = None,
     counted_from: int = 0,
 ) -> Composed:
@@ -68,7 +67,7 @@ def compose(
     """
     shelf = shelf or Shelf()
     shelf.look_at(view.state, stand_ins)
-    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, named, load, counted_from)
+    desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, load, counted_from)
     if policy.name != "fold":
         return desk.chosen(policy)
     folds = view.state.folds
@@ -93,11 +92,10 @@ class _Desk:
         handles: bool,  # noqa: FBT001
         shelf: Shelf,
         ui: Limits,
-        named: Named | None,
         load: Load | None,
         counted_from: int,
     ) -> None:
-        self.shelf, self.ui, self.named, self.load, self.counted_from = shelf, ui, named, load, counted_from
+        self.shelf, self.ui, self.load, self.counted_from = shelf, ui, load, counted_from
         self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
         self.marks = True  # whether a line stands for each run of hidden messages
@@ -176,7 +174,7 @@ class _Desk:
 
     def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self.named, self._count))
+        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self._count))
         rest = self.shown(hidden)
         while rest and is_prompt(rest[0], draft.whole):
             self._put(draft, "system", rest.pop(0))

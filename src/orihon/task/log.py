@@ -21,10 +21,10 @@ from orihon.context.pick import CONSIDERED_TOKENS, StandIn
 from orihon.context.pieces import shortened
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
-from orihon.context.repair import named_among, plain_name
+from orihon.context.repair import plain_name
 from orihon.context.shelf import Shelf
 from orihon.context.snapshot import from_data, rendered
-from orihon.context.units import unit_at
+from orihon.context.units import is_same_reply, unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import compose
 from orihon.errors import Corrupt, NotFound
@@ -61,7 +61,6 @@ class TaskLog:
         self.engine_tools = config.engine_tools
         self.schema_tokens = count_schemas(config, self.counter)
         self.tool_names = {plain_name(name): name for schema in config.tools or () if (name := tool_name(schema))}
-        self._rename_tool = named_among(map(tool_name, self.schemas)) if config.tools is not None else None
         self._policy = config.policy
         self._recent: OrderedDict[int, Message] = OrderedDict()
         self._recent_bytes = 0
@@ -119,6 +118,10 @@ class TaskLog:
             before = self.backwards(((max(1, seq - UNIT), seq - 1),))
             calls = (one for one in before if message.tool_call_id in {call.id for call in one.tool_calls})
             message = next(calls, message)
+        for earlier in self.backwards(((max(1, message.seq - UNIT), message.seq - 1),)):
+            if not is_same_reply(earlier, message):
+                break
+            message = earlier
         return unit_at(self.read(message.seq, min(self.last, message.seq + UNIT)))
 
     def load(self, blob: Blob) -> bytes:
@@ -202,6 +205,10 @@ class TaskLog:
 
     # the window
 
+    def has_tool(self, name: str) -> bool:
+        """Return whether the task has a tool of this name, or does not say which tools there are."""
+        return self.config.tools is None or plain_name(name) in self.tool_names
+
     @property
     def language(self) -> str:
         """The language of the task: the configured one, else that of the first request."""
@@ -258,7 +265,6 @@ class TaskLog:
             handles="unfold" in self.engine_tools,
             policy=policy,
             shelf=self._shelf,
-            named=self._rename_tool,
             load=self.load,
             counted_from=self.counted_from,
         )

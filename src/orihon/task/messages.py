@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, cast, get_args
 
@@ -75,14 +75,17 @@ def call_of(call: Any) -> Call:
     )
 
 
-def with_ids(message: Message, seq: int) -> Message:
-    """The message with an id of its own for every call, so that results find it; some providers give none."""
+def with_ids(message: Message, seq: int, taken: Collection[str] = ()) -> Message:
+    """The message with an id of its own for every call, so that results find it; some providers give none.
+
+    `taken` are the ids of calls that still wait.
+    """
     calls: dict[str, Call] = {}
     for place, call in enumerate(message.tool_calls):
         own = clean_text(call.id)
-        if not own.strip() or own in calls:
+        if not own.strip() or own in calls or own in taken:
             own = f"call_{seq}_{place}"
-        while own in calls:
+        while own in calls or own in taken:
             own += "x"
         calls[own] = msgspec.structs.replace(call, id=own)
     return msgspec.structs.replace(message, tool_calls=list(calls.values()))

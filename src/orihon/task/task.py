@@ -196,7 +196,8 @@ class Task:
     def _append(self, message: Message) -> int:
         if message.role != "assistant":
             return self.writer.append(message)
-        message = with_ids(message, self.writer.log.last + 1)
+        waiting = self._calls.waiting_ids() if message.tool_calls else ()
+        message = with_ids(message, self.writer.log.last + 1, waiting)
         seq = self.writer.append(msgspec.structs.replace(message, window=self._sent))
         self._sent = None
         if message.tool_calls:

@@ -14,8 +14,11 @@ from orihon.context import recall as lookup
 from orihon.context.ranges import contains
 from orihon.context.repair import INTERRUPTED
 from orihon.context.snapshot import MAX_ACTIONS
+from orihon.context.units import is_same_reply
 from orihon.errors import OrihonError, StoreError, UsageError
+from orihon.parts import shorten_name
 from orihon.records import Call, Message, ToolCall
+from orihon.task.config import tool_name
 from orihon.task.tool_run import PendingCall, ToolRun, describe_action, parse_arguments
 from orihon.task.writer import TaskWriter
 
@@ -33,10 +36,17 @@ class ToolCalls:
         self._written: dict[tuple[int, str], Call] = {}  # calls with arguments that must not be stored
         self._running: dict[str, PendingCall] = {}
 
+    def waiting_ids(self) -> set[str]:
+        """Return the ids that an item added now to the newest reply cannot have; forget the calls of earlier ones."""
+        log = self._writer.log
+        if not log.last or not log.view.shows(log.last) or log.one(log.last).role != "assistant":
+            self._written.clear()
+        return {call_id for _, call_id in self._written}
+
     def remember(self, seq: int, calls: Iterable[Call]) -> None:
         """Keep the calls of a reply as the model wrote them; what is stored may be masked."""
         ids = [call.id for call in self._writer.log.one(seq).tool_calls]  # the first ones, if a key was repeated
-        self._written = {
+        self._written |= {
             (seq, call_id): msgspec.structs.replace(call, id=call_id) for call_id, call in zip(ids, calls, strict=False)
         }
 
@@ -55,6 +65,8 @@ class ToolCalls:
                 continue
             if call.name in self._writer.log.engine_tools:
                 self._look_up(pending)
+            elif not self._writer.log.has_tool(call.name):
+                self.answer(pending, self._describe_tools(call.name), is_error=True)
             else:
                 waiting.append(pending)
         return waiting
@@ -65,17 +77,18 @@ class ToolCalls:
         named: list[str | None] = []  # the tools of results without an id, as older programs stored them
         log = self._writer.log
         folds = log.view.state.folds
+        items: list[Message] = []  # of the newest reply, the newest first
         for message in log.backwards(log.uncovered):  # a summary leaves its calls behind
-            if message.role == "tool":
+            if message.role == "tool" and not items:
                 answered.add(message.tool_call_id)  # the window may leave it out of a unit of many calls
                 named += [] if message.tool_call_id else [message.tool_name]
-                continue
-            if folds and contains(folds.hidden, message.seq):
-                continue
-            calls = message.tool_calls if message.role == "assistant" else []
-            waiting = [call for call in calls if call.id not in answered and not _take(named, call.name)]
-            return [self._as_written(message.seq, call) for call in waiting]
-        return []
+            elif not (folds and contains(folds.hidden, message.seq)):
+                if message.role != "assistant" or (items and not is_same_reply(message, items[-1])):
+                    break
+                items.append(message)
+        calls = [(item.seq, call) for item in reversed(items) for call in item.tool_calls]
+        waiting = [pair for pair in calls if pair[1].id not in answered and not _take(named, pair[1].name)]
+        return [self._as_written(seq, call) for seq, call in waiting]
 
     def match(self, result: Message) -> Message:
         """Return a result that names no call as the answer to the first one that waits, as the window shows it."""
@@ -137,6 +150,11 @@ class ToolCalls:
         if scope != "task":
             raise UsageError(f"There is nothing to recall of {scope!a:.40}.", hint="Give `task` or `previous`.")
         return lookup.said(lookup.recall(self._writer.log.hidden(), query))
+
+    def _describe_tools(self, name: str) -> str:
+        """Return what the model reads that called a tool of this name, which does not exist."""
+        names = ", ".join(filter(None, map(tool_name, self._writer.log.schemas)))
+        return f"There is no tool named {shorten_name(name)!r}. The tools are: {names}. Call one of them instead."
 
     def _as_written(self, seq: int, call: Call) -> Call:
         if (seq, call.id) in self._written:
