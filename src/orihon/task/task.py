@@ -127,6 +127,11 @@ class Task:
     def summariser(self, summariser: Summariser | None) -> None:
         self.summaries.summariser = summariser
 
+    @property
+    def threshold_has_effect(self) -> bool:
+        """Whether `compression_threshold` triggers summaries: with a summariser always, without with one policy."""
+        return self.summariser is not None or self.config.window == "plain"
+
     # messages
 
     def add(
@@ -244,7 +249,7 @@ class Task:
         with writer.lock:
             writer.check_running()
             writer.reload_if_uncertain()
-            if writer.config.window == "plain" and self.summaries.is_due():
+            if self.threshold_has_effect and self.summaries.is_due():
                 self.summaries.compact()
             window = self._compose()
             self._make_durable(window)
