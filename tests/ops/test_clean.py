@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from orihon.ops.search.index import index_path
 from orihon.records import Message
 from orihon.settings.schema import ContextInheritance, Settings
 from orihon.stores import open_store
+from orihon.stores.base import Query
 from orihon.task_key import TaskKey
 from orihon.testing.samples import a_message
 from orihon.tokens import counter
@@ -282,3 +284,15 @@ def test_what_is_gone_is_not_in_the_index_any_more(kind, url_at, tmp_path):
         clean(AuthorizedStore(store, Principal("root", admin=True), command="clean"), SETTINGS, now=NOW)
         with closing(sqlite3.connect(index_path(store))) as index:
             assert [uuid for (uuid,) in index.execute("SELECT uuid FROM tasks")] == [stays], f"without {gone}"
+
+
+def test_the_statistics_are_written_after_it(tmp_path):
+    """000 §8.1: the last step of the nightly script is a report."""
+    with open_store(tmp_path / "contexts") as store:
+        authorized = AuthorizedStore(store, Principal("root", admin=True), command="clean")
+        a_run(store)
+        assert clean(authorized, Settings(), dry_run=True).report is None
+        path = Path(clean(authorized, Settings()).report)
+        assert path == tmp_path / "contexts" / "statistics.json"
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert json.loads(path.read_text("utf-8"))["tasks"] == store.count(Query())[0]

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orihon.agent.queue import Job, claim, enqueue
+from orihon.codec import format_time
 from orihon.engine import Engine
 from orihon.errors import UsageError
 from orihon.ops.access import AuthorizedStore, Principal
@@ -24,7 +25,7 @@ from orihon.settings.schema import Monitor, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
 from support.faults import in_child
-from support.past_runs import a_run
+from support.past_runs import a_final, a_run
 
 STORES = ["jsonl", "sqlite", "postgres", "memory"]
 KEY = TaskKey.parse("github/acme/shop/issue/8")
@@ -53,17 +54,20 @@ def test_an_empty_store_is_well(authorized):
 
 def test_the_limits(authorized):
     """One above each limit is told, and nothing at it."""
+    now = datetime.now(UTC)
+    started, ended = format_time(now - timedelta(seconds=600)), format_time(now)
     for number in range(10):
-        a_run(authorized.store, "failed" if number == 0 else "completed", started_at="2024-02-01T09:50:00.000000Z")
+        status = "failed" if number == 0 else "completed"
+        a_run(authorized.store, status, started_at=started, at=ended)
     engine = Engine(authorized.store, settings())
     for _ in range(2):
         engine.start(KEY, queued=True).writer.lease.close()
     running = engine.start(KEY)
     running.add("user", "hello")
-    assert levels(check_store(authorized, settings(backlog=2))) == {}
+    assert levels(check_store(authorized, settings(backlog=3))) == {}
     report = check_store(
         authorized,
-        settings(backlog=1, failure_rate=0.09),
+        settings(backlog=2, failure_rate=0.09),
         now=datetime.now(UTC) + timedelta(hours=6, seconds=5),
     )
     assert levels(report) == {"backlog": "warning", "failure_rate": "warning", "long_running": "warning"}
@@ -72,6 +76,26 @@ def test_the_limits(authorized):
     assert report.average_seconds == pytest.approx(600)
     assert report.tasks["pending"] == 2
     running.complete()
+
+
+def test_the_failure_rate_has_a_window_and_a_least_number(authorized):
+    """One failed task of one is no rate, and what failed last year is no news."""
+    a_run(authorized.store, "failed", at=format_time(datetime.now(UTC)))
+    report = check_store(authorized, settings())
+    assert (levels(report), report.failure_rate) == ({}, 1.0)
+    assert levels(check_store(authorized, settings(failure_least=1))) == {"failure_rate": "warning"}
+    later = datetime.now(UTC) + timedelta(days=8)
+    assert check_store(authorized, settings(failure_least=1), now=later).failure_rate == 0.0
+
+
+def test_the_sizes_of_running_and_completed_tasks(authorized):
+    """000 §8.3: both directories are measured."""
+    a_run(authorized.store, "completed", records=[a_final("It is done.")])
+    with Engine(authorized.store, Settings()).start(KEY) as task:
+        task.add("user", "x" * 10_000)
+        task.window()
+        report = check_store(authorized, settings())
+        assert report.active_bytes > 10_000 > report.ended_bytes > 0
 
 
 def test_the_disk(tmp_path):
@@ -169,7 +193,7 @@ def test_once(tmp_path):
         a_run(store)
     well = orihon("--once", "--store", url, cwd=tmp_path)
     assert (well.returncode, well.stderr) == (0, "")
-    assert "  ok        0 tasks pending; the limit is 100.\n" in well.stdout
+    assert "  ok        0 tasks running or pending; the limit is 100.\n" in well.stdout
     (tmp_path / "config.yaml").write_text("monitor:\n  disk_warning_gb: 0.000001\n  disk_critical_gb: 0.000002\n")
     told = orihon("--once", "--json", "--store", url, cwd=tmp_path)
     assert told.returncode == 2

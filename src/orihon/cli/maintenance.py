@@ -97,6 +97,8 @@ def _print_cleaned(cleaned: Cleaned) -> None:
         say_line(f"{format_size(cleaned.freed_bytes)} freed in {cleaned.seconds:.1f} seconds.")
     remaining = ", ".join(f"{count:,} {status}" for status, count in cleaned.left.items() if count)
     say_line(f"There are now: {remaining or 'no tasks'}.")
+    if cleaned.report:
+        say_line(f"The statistics are in {cleaned.report}.")
 
 
 @store_command(json='One {"uuid", "kept"} per line.')
@@ -246,7 +248,8 @@ def _print_report(report: MonitorReport, lang: Language) -> None:
     for check in report.checks:
         say_line("  ", Styled(f"{check.level:9}", STYLES.get(check.level, "")), f" {check.sentence}")
     tasks = ", ".join(f"{count:,} {status}" for status, count in report.tasks.items() if count)
+    sizes = f"running {format_size(report.active_bytes)}, completed {format_size(report.ended_bytes)}"
     say_line(
-        f"  {tasks or 'no tasks'}; {format_size(report.disk_bytes)}; "
+        f"  {tasks or 'no tasks'}; {format_size(report.disk_bytes)} on disk, {sizes}; "
         f"{format_duration(report.average_seconds, lang)} on average"
     )

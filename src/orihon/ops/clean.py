@@ -23,10 +23,10 @@ from orihon.errors import Conflict, LeaseHeld, NotFound, StoreError, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence
 from orihon.ops.search.index import purge
-from orihon.ops.stats import count_by_status
+from orihon.ops.stats import count_by_status, write_report
 from orihon.records import Status, TaskRow
 from orihon.settings.schema import Settings
-from orihon.stores.base import Query
+from orihon.stores.base import Query, Store
 from orihon.task.lifecycle import ENDED
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Cleaned(msgspec.Struct, kw_only=True):
     kept: int = 0  # due, but kept
     freed_bytes: int = 0  # records and blobs; a dry run assumes that archiving saves 70 %
     left: dict[Status, int] = {}
+    report: str | None = None  # the file with the statistics after it
     failures: list[str] = []
     seconds: float = 0
 
@@ -115,14 +116,19 @@ def clean(
         days = min(days, cleaned.compress_after_days)
     cleaned.kept, _ = store.count(Query(status=ENDED, ended_before=_days_before(now, days), kept=True, user=user))
     if not dry_run:
-        store.vacuum()
-        if cleaned.deleted or cleaned.reduced:
-            purge(store)
+        _free_space(store, cleaned)
     figures = {"deleted": cleaned.deleted, "reduced": cleaned.reduced, "compressed": cleaned.compressed}
     authorized.record_access("clean", ["rows"], **figures, **({"dry_run": True} if dry_run else {}))
     cleaned.left = count_by_status(authorized.totals(Query(), "status"))
+    cleaned.report = None if dry_run else write_report(authorized)
     cleaned.seconds = progress.seconds
     return cleaned
+
+
+def _free_space(store: Store, cleaned: Cleaned) -> None:
+    store.vacuum()
+    if cleaned.deleted or cleaned.reduced:
+        purge(store)
 
 
 def _plan(ages: Cleaned, now: datetime, *, archives: bool) -> Iterator[Step]:

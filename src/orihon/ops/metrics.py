@@ -47,7 +47,9 @@ class MetricsServer:
             levels.labels(check.name).set(LEVELS.index(check.level))
         for name, meaning, value in (
             ("disk_bytes", "Disk usage of the store.", report.disk_bytes),
-            ("failure_ratio", "Share of failed tasks among those that ended.", report.failure_rate),
+            ("active_bytes", "Size of the records of tasks that have not ended.", report.active_bytes),
+            ("ended_bytes", "Size of the records of ended tasks.", report.ended_bytes),
+            ("failure_ratio", "Share of failed tasks among those that ended recently.", report.failure_rate),
             ("task_seconds_average", "Average time from start to end.", report.average_seconds),
             ("long_running_tasks", "Tasks that run longer than allowed.", len(report.long_running)),
             ("interrupted_tasks", "Tasks whose process the last check found dead.", len(report.interrupted)),

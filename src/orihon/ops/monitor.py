@@ -4,8 +4,8 @@
     interrupted     the process of a task died
     long_running    a task runs longer than 6 h
     disk            the store is larger than 10 GB   50 GB
-    failure_rate    more than 10 % of tasks failed
-    backlog         more than 100 tasks are pending
+    failure_rate    more than 10 % of the tasks that ended in the last 7 days failed, and at least 10 ended
+    backlog         more than 100 tasks are running or pending
 
 The limits are settings (`monitor`). A task whose process died gets its final summary and fails as `interrupted`, or
 goes back into the queue, as with a worker; it is reported once.
@@ -24,7 +24,7 @@ from orihon.codec import format_time
 from orihon.engine import Engine
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import format_count
-from orihon.ops.stats import count_by_status
+from orihon.ops.stats import count_by_status, sum_totals
 from orihon.records import Status
 from orihon.settings.schema import Monitor, Settings
 from orihon.stores.base import Query
@@ -54,7 +54,9 @@ class MonitorReport(msgspec.Struct, frozen=True, kw_only=True):
     checks: list[Check]
     tasks: dict[Status, int]
     disk_bytes: int
-    failure_rate: float
+    active_bytes: int  # of the records in `running/` and of others that have not ended
+    ended_bytes: int  # of those in `completed/`, archived ones at their compressed size
+    failure_rate: float  # of the last `failure_days`
     average_seconds: float | None  # of tasks that started and ended
     long_running: list[str]
     interrupted: list[str]
@@ -81,20 +83,21 @@ def check_store(
             on_recovered(task)
     totals = authorized.totals(Query(), "status")
     tasks = count_by_status(totals)
-    ended = [totals[status] for status in ENDED if status in totals]
-    timed = sum(group.timed for group in ended)
+    ended = sum_totals(totals[status] for status in ENDED if status in totals)
+    recent = count_by_status(authorized.totals(_ended_since(now, settings.monitor), "status"))
+    recently_ended = sum(recent[status] for status in ENDED)
     since = format_time(now - timedelta(hours=settings.monitor.long_running_hours))
     running = authorized.rows(Query(status=("running",)))
     disk_bytes = authorized.store.disk_bytes()
-    failure_rate = tasks["failed"] / sum(group.tasks for group in ended) if ended else 0.0
+    failure_rate = recent["failed"] / recently_ended if recently_ended else 0.0
     interrupted = [task.row.uuid for task in recovered]
     long_running = [row.uuid for row in running if not row.is_session and (row.started_at or row.created_at) < since]
     checks = [
         _check_interrupted(interrupted),
         _check_long_running(long_running, settings.monitor),
         _check_disk(disk_bytes / GB, settings.monitor),
-        _check_failures(failure_rate, settings.monitor),
-        _check_backlog(tasks["pending"], settings.monitor),
+        _check_failures(failure_rate, recently_ended, settings.monitor),
+        _check_backlog(tasks["running"] + tasks["pending"], settings.monitor),
     ]
     authorized.record_access("monitor", ["rows"])
     return MonitorReport(
@@ -103,8 +106,10 @@ def check_store(
         checks=checks,
         tasks=tasks,
         disk_bytes=disk_bytes,
+        active_bytes=sum_totals(totals.values()).size_bytes - ended.size_bytes,
+        ended_bytes=ended.packed_bytes,
         failure_rate=failure_rate,
-        average_seconds=sum(group.seconds for group in ended) / timed if timed else None,
+        average_seconds=ended.seconds / ended.timed if ended.timed else None,
         long_running=long_running,
         interrupted=interrupted,
     )
@@ -128,15 +133,25 @@ def _check_disk(gigabytes: float, limits: Monitor) -> Check:
     return Check("disk", level, round(gigabytes, 3), critical if gigabytes > warning else warning, sentence)
 
 
-def _check_failures(rate: float, limits: Monitor) -> Check:
-    sentence = f"{rate:.1%} of the ended tasks failed; the limit is {limits.failure_rate:.0%}."
-    level: Level = "warning" if rate > limits.failure_rate else "ok"
+def _ended_since(now: datetime, limits: Monitor) -> Query:
+    return Query(status=ENDED, ended_from=format_time(now - timedelta(days=limits.failure_days)))
+
+
+def _check_failures(rate: float, ended: int, limits: Monitor) -> Check:
+    sentence = (
+        f"{rate:.1%} of {format_count(ended, 'task')} that ended in the last {limits.failure_days:g} days failed; "
+    )
+    enough = ended >= limits.failure_least
+    sentence += (
+        f"the limit is {limits.failure_rate:.0%}." if enough else f"fewer than {limits.failure_least} are not judged."
+    )
+    level: Level = "warning" if enough and rate > limits.failure_rate else "ok"
     return Check("failure_rate", level, round(rate, 4), limits.failure_rate, sentence)
 
 
-def _check_backlog(pending: int, limits: Monitor) -> Check:
-    sentence = f"{format_count(pending, 'task')} pending; the limit is {limits.backlog:,}."
-    return Check("backlog", "warning" if pending > limits.backlog else "ok", pending, limits.backlog, sentence)
+def _check_backlog(tasks: int, limits: Monitor) -> Check:
+    sentence = f"{format_count(tasks, 'task')} running or pending; the limit is {limits.backlog:,}."
+    return Check("backlog", "warning" if tasks > limits.backlog else "ok", tasks, limits.backlog, sentence)
 
 
 def _list_ids(uuids: list[str]) -> str:

@@ -19,7 +19,7 @@ from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Status
 from orihon.stores.base import Query, Totals
-from orihon.stores.files import Refused, directory_handle
+from orihon.stores.files import Refused, directory_handle, disk_errors, make_directory, replace_file
 from orihon.stores.jsonl.archive import measure_directory
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.stores.lookup import describe_query
@@ -85,8 +85,8 @@ def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: date
     by_status = authorized.totals(query, "status")
     by_user, by_day = authorized.totals(query, "user"), authorized.totals(query, "day")
     authorized.trail.record_query("statistics", ["totals"], query.user, query=describe_query(query))
-    total = _sum(by_status.values())
-    ended = _sum(totals for status, totals in by_status.items() if status in ENDED)
+    total = sum_totals(by_status.values())
+    ended = sum_totals(totals for status, totals in by_status.items() if status in ENDED)
     return Statistics(
         tasks=total.tasks,
         by_status={status: totals.tasks for status, totals in sorted(by_status.items())},
@@ -102,6 +102,19 @@ def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: date
         days={day: totals.tasks for day, totals in sorted(by_day.items())},
         measures=_measures(by_status, ended, total, by_day, today or datetime.now(UTC)),
     )
+
+
+def write_report(authorized: AuthorizedStore) -> str | None:
+    """Replace `statistics.json` beside the store, and return its path; None if the store has no place for it."""
+    path = authorized.store.sidecar_path("statistics.json")
+    if path is None:
+        return None
+    statistics = msgspec.json.format(msgspec.json.encode(compute_statistics(authorized, Query())), indent=2)
+    with disk_errors(f"{path} cannot be written"):
+        make_directory(path.parent)
+        with directory_handle(path.parent) as directory:
+            replace_file(path.name, statistics + b"\n", directory, durable=False)
+    return str(path)
 
 
 def count_by_status(totals: dict[str, Totals]) -> dict[Status, int]:
@@ -159,10 +172,10 @@ def _measure(name: str, value: float | None) -> Measure:
 
 def _month(by_day: dict[str, Totals], last: datetime) -> Totals:
     first = (last - timedelta(days=MONTH_DAYS)).date().isoformat()
-    return _sum(totals for day, totals in by_day.items() if first < day <= last.date().isoformat())
+    return sum_totals(totals for day, totals in by_day.items() if first < day <= last.date().isoformat())
 
 
-def _sum(groups: Iterable[Totals]) -> Totals:
+def sum_totals(groups: Iterable[Totals]) -> Totals:
     total = Totals()
     for totals in groups:
         total.add(totals)

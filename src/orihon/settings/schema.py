@@ -334,7 +334,9 @@ class Monitor(Section, frozen=True, kw_only=True):
     disk_warning_gb: Annotated[Positive, doc("A larger store causes a warning.")] = 10.0
     disk_critical_gb: Annotated[Positive, doc("A larger store is critical.")] = 50.0
     failure_rate: Annotated[Share, doc("A larger share of failed tasks causes a warning.")] = 0.1
-    backlog: Annotated[Whole, doc("More pending tasks than this cause a warning.")] = 100
+    failure_days: Annotated[Positive, doc("Days whose ended tasks count for the failure rate.")] = 7.0
+    failure_least: Annotated[Count, doc("Ended tasks below which no failure rate is judged.")] = 10
+    backlog: Annotated[Whole, doc("More running and pending tasks than this cause a warning.")] = 100
 
 
 class Retention(Section, frozen=True, kw_only=True):
