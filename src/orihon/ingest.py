@@ -1,7 +1,8 @@
 """The one gate that every string passes before it is stored, logged, exported or shown: cleaned and masked.
 
-A store calls `Sanitiser.record` on every record before its first byte is written, so windows, summaries, exports
-and searches are made of masked text. `FIELDS` lists every field of a record that can hold text; a test compares it with
+`finish` turns what a caller gives into a finished record and its line: sanitised, numbered, dated, counted, with its
+large parts in blobs. Stores write finished lines and know nothing of masks or tokens. Windows, summaries, exports and
+searches are made of masked text. `FIELDS` lists every field of a record that can hold text; a test compares it with
 the types of the records. What passes unmasked is exempt by its form, not by its name: numbers, the words of a
 `Literal`, our own timestamps and SHA-256 sums. Pictures, archives and the files of checkpoints are not masked, on
 purpose.
@@ -14,19 +15,32 @@ not even of a short password. The key is in no task, log, export, copy or backup
 
 from __future__ import annotations
 
+import base64
 import functools
 import logging
 import os
 import re
 import threading
 from collections.abc import Callable, Mapping
+from operator import is_not
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
-from orihon.codec import clean_text, clean_value, parse_json_or_text, safe_str
+from orihon.codec import (
+    MAX_LINE_BYTES,
+    check,
+    clean_record,
+    clean_text,
+    clean_value,
+    encode_line,
+    now,
+    parse_json_or_text,
+    safe_str,
+)
 from orihon.embedded import (
+    MIN_CHARS,
     decode_base64,
     decode_if_text,
     decode_text,
@@ -63,9 +77,14 @@ from orihon.settings.schema import Settings
 from orihon.settings.section import iter_secrets
 from orihon.task_key import TaskKey
 from orihon.terminal import escape
+from orihon.tokens import Counter
 
 R = TypeVar("R", bound=Record)
 Way = Callable[["Sanitiser", Any], Any]  # how the value of a field is admitted
+PutBlob = Callable[[bytes], Blob]  # stores bytes; they are on disk when it returns
+
+MAX_INLINE_BYTES = 256 * 1024  # a longer text is a blob, and its line keeps a preview
+PREVIEW_CHARS = 2000
 
 _OWN_KEY = os.urandom(32)
 _TAG_BYTES = 8
@@ -189,6 +208,8 @@ class Sanitiser:
 
     def _mask(self, text: str, *, known: KnownSecrets | None, kinds: frozenset[str] | None) -> str:
         """A text without its secrets, also where it is base64 or has base64 in it; pictures stay as they are."""
+        if len(text) < MIN_CHARS:
+            return mask(text, known=known, kinds=kinds)
         whole = " " not in text and is_base64(text)
         if whole and holds_binary(text):
             return text
@@ -249,6 +270,11 @@ def _native(sanitiser: Sanitiser, native: Native) -> Native | None:
     return admitted if admitted.items == native.items else None
 
 
+def _figures(sanitiser: Sanitiser, figures: dict[str, int]) -> dict[str, int]:
+    """Figures by name: the same few names in every record, which are remembered as harmless."""
+    return {sanitiser.id(name): figure for name, figure in figures.items()}
+
+
 def _by_call(sanitiser: Sanitiser, arguments: dict[str, str]) -> dict[str, str]:
     return {sanitiser.id(call): sanitiser.text(text) for call, text in arguments.items()}
 
@@ -258,7 +284,7 @@ def _each(way: Way) -> Way:
 
     def admit(sanitiser: Sanitiser, items: list[Any]) -> list[Any]:
         admitted = [way(sanitiser, item) for item in items]
-        return items if all(a is b for a, b in zip(admitted, items, strict=True)) else admitted
+        return admitted if any(map(is_not, admitted, items)) else items
 
     return admit
 
@@ -284,7 +310,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
         "blob": Sanitiser.record,
     },
     Usage: {},
-    Sent: {"sources": Sanitiser.value, "reasons": _each(Sanitiser.text)},
+    Sent: {"sources": _figures, "reasons": _each(Sanitiser.text)},
     Native: {"api": Sanitiser.id, "model": Sanitiser.id, "items": Sanitiser.value},
     Issue: {
         **dict.fromkeys(("title", "body", "latest", "author", "language"), Sanitiser.text),
@@ -358,6 +384,88 @@ def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
         "cleaned": record.cleaned or clean != given,
         "masked": record.masked or msgspec.to_builtins(changes["content"]) != clean,
     }
+
+
+# finished records
+
+
+def finish(
+    record: R, sanitiser: Sanitiser, *, number: dict[str, int], counter: Counter, put: PutBlob
+) -> tuple[R, bytes]:
+    """Return a record as every reader will get it, and its line.
+
+    `number` is the field that numbers the record, with its value. A time and a count of tokens that are given stay.
+    """
+    record = sanitiser.record(record)
+    stamps: dict[str, Any] = dict(number)
+    if not record.timestamp:  # type: ignore[attr-defined]
+        stamps["timestamp"] = now()
+    if isinstance(record, Message):
+        if not record.tokens:
+            stamps["tokens"] = counter.message(record)
+        if record.tool_calls or not isinstance(record.content, str) or len(record.content) > MAX_INLINE_BYTES // 4:
+            stamps |= _offload_large_parts(record, put)
+    line = _encode(msgspec.structs.replace(record, **stamps))
+    if len(line) > MAX_LINE_BYTES:
+        raise UsageError(
+            f"A {type(record).__name__} has {len(line):,} bytes; a line holds at most {MAX_LINE_BYTES:,}.",
+            hint="Store large data as a blob (`put`) and name it in the record.",
+        )
+    return check(line, type(record)), line
+
+
+def _encode(record: Record) -> bytes:
+    """Return the line of a record. Values that no encoder knows are replaced by plain ones first."""
+    try:
+        return encode_line(record)
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a value of another library
+        try:
+            return encode_line(clean_record(record))
+        except msgspec.ValidationError as error:
+            hint = "orihon.records describes the fields."
+            raise UsageError(f"A {type(record).__name__} cannot be stored: {error}.", hint=hint) from error
+
+
+def _offload_large_parts(message: Message, put: PutBlob) -> dict[str, Any]:
+    """Put pictures and long texts into blobs; return the fields of the message that change."""
+    changes: dict[str, Any] = {}
+    if isinstance(message.content, list):
+        parts = [_offload_part(part, put) for part in message.content]
+        changes |= {"content": parts} if parts != message.content else {}
+    elif message.blob is None and (data := _encode_large(message.content)):
+        changes |= {"blob": put(data), "content": message.content[:PREVIEW_CHARS]}
+    if message.tool_calls:
+        changes["tool_calls"] = [_offload_arguments(call, put) for call in message.tool_calls]
+    return changes
+
+
+def _offload_part(part: Part, put: PutBlob) -> Part:
+    if part.blob is not None:
+        return part
+    if part.data is not None:
+        try:
+            blob = put(base64.b64decode(part.data, validate=True))
+        except ValueError:
+            return part  # not base64, so it stays as it is
+        return msgspec.structs.replace(part, data=None, blob=blob)
+    text = part.text or ""
+    data = _encode_large(text)
+    return msgspec.structs.replace(part, blob=put(data), text=text[:PREVIEW_CHARS]) if data else part
+
+
+def _offload_arguments(call: Call, put: PutBlob) -> Call:
+    data = _encode_large(call.arguments)
+    if not data or call.blob is not None:
+        return call
+    return msgspec.structs.replace(call, blob=put(data), arguments=call.arguments[:PREVIEW_CHARS])
+
+
+def _encode_large(text: str) -> bytes:
+    """Return the UTF-8 of a text that is too large for a line, else nothing."""
+    if len(text) <= MAX_INLINE_BYTES // 4:
+        return b""
+    data = text.encode()
+    return data if len(data) > MAX_INLINE_BYTES else b""
 
 
 def sanitiser_for(settings: Settings, environ: Mapping[str, str] | None = None) -> Sanitiser:

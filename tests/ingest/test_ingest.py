@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import json
 import logging
 import re
@@ -202,7 +203,7 @@ def test_a_masked_id_is_not_masked_again():
     gate = Sanitiser(key=lambda: b"k" * 32)
     for name in sorted(MASKS):
         for number in range(20):
-            tag = ingest.hashlib.blake2b(b"%d" % number, digest_size=8).hexdigest().translate(ingest._LETTERS)
+            tag = hashlib.blake2b(b"%d" % number, digest_size=8).hexdigest().translate(ingest._LETTERS)
             assert gate.id(f"[{name}]-{tag}") == f"[{name}]-{tag}"
             assert gate.key(TaskKey.local(f"{name}-{tag}".lower())) == TaskKey.local(f"{name}-{tag}".lower())
             assert mask(json.dumps({"id": f"[{name}]-{tag}"})) == json.dumps({"id": f"[{name}]-{tag}"})

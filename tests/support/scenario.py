@@ -19,10 +19,10 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import NotFound, NotWritten, OrihonError, OutcomeUnknown, StoreUnavailable
+from orihon.ingest import MAX_INLINE_BYTES
 from orihon.records import Event, Message, Metadata, PlanEntry, Record, Summary, ToolCall
 from orihon.stores import open_store
 from orihon.stores.base import FORMAT, LISTS, Lease, Options, Store
-from orihon.stores.blobs import MAX_INLINE_BYTES
 from orihon.task_key import TaskKey
 
 STORES = ("jsonl", "sqlite")  # the stores that outlive a process

@@ -54,7 +54,7 @@ def cycle():
         ([Text(), Text()], "seen\nseen"),
         ([{"type": "text", "value": "a node"}], '[{"type": "text", "value": "a node"}]'),
         ([{"type": "image", "source": "s3"}], '[{"type": "image", "source": "s3"}]'),
-        ([{"type": "text", "text": "word " * 40_000}] * 100, "The result cannot be stored: One of the messages has"),
+        ([{"type": "text", "text": "word " * 40_000}] * 100, "The result cannot be stored: A Message has"),
     ],
     ids=["mute", "mute in a list", "cycle", "odd object", "objects", "no text part", "no image part", "too large"],
 )

@@ -16,9 +16,9 @@ task. There is at most one writer; one that lost its lease is refused.
     lease.close()          sync, and release the lease
     lease.suspend()        release the lease for a while; lease.retake() takes it again at little cost
 
-`append` sanitises a record (cleans and masks it) and fills in number, time and tokens where they are missing. Numbers
-grow by one. A record that brings its own number, as copies do, may leave a gap but never go back. Two calls of `append`
-with the same `key` store one message, as long as the first is among the newest 1,000.
+`append` numbers a record, has `ingest.finish` make a line of it, and writes the line. Numbers grow by one. A record
+that brings its own number, as copies do, may leave a gap but never go back. Two calls of `append` with the same `key`
+store one message, as long as the first is among the newest 1,000.
 
 Errors say what happened to the record: NotWritten (it is not stored), OutcomeUnknown (it may be stored; repeat the call
 with its key and it is stored once), LeaseLost (another process writes this task now; nothing was written).
@@ -30,6 +30,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter as Counts
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Corrupt, NotFound, SchemaMismatch, UsageError
-from orihon.ingest import Sanitiser, listen
+from orihon.ingest import Sanitiser, finish, listen
 from orihon.records import (
     Archived,
     Blob,
@@ -57,7 +58,6 @@ from orihon.records import (
     ToolCall,
 )
 from orihon.redaction import KnownSecrets
-from orihon.stores.blobs import offload_large_parts
 from orihon.stores.files import new_mask_key, read_mask_key
 from orihon.stores.validation import validate_changes
 from orihon.tokens import Counter, counter
@@ -326,9 +326,9 @@ class Store(ABC):
         sizes = [row.size_bytes if row.packed_bytes is None else row.packed_bytes for row in self.find(query)]
         return len(sizes), sum(sizes)
 
-    def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:
+    def archive(self, uuid: str, *, fence: int) -> tuple[int, int]:  # noqa: ARG002 - the others use it
         """Compress an ended task; return its bytes before and after. Refused like `delete`."""
-        raise UsageError(f"{self.url} does not compress task {uuid}.", hint=f"Delete it instead; fence {fence}.")
+        raise UsageError(f"{self.url} cannot compress task {uuid}.", hint="Delete it instead.")
 
     def disk_bytes(self) -> int:
         """Return the bytes that the store takes on disk; 0 if that is unknown."""
@@ -385,7 +385,7 @@ class Lease(ABC):
         self.newest: Record | None = None  # the record that was appended last, as it is stored
         self.check: Callable[[Record], None] = _accept  # the writer's own check of a record before it is stored
         self._keys: OrderedDict[str, int] | None = None
-        self._uncounted: dict[str, int] = {}  # what was appended since the last change of the row
+        self._uncounted: Counts[str] = Counts()  # what was appended since the last change of the row
         self._row_messages = -1  # the row's `message_count`, which is written only when it changes
 
     @property
@@ -440,17 +440,15 @@ class Lease(ABC):
 
         Records that were appended since the last change are counted in the same step.
         """
-        uncounted, self._uncounted = self._uncounted, {}
-        increments = dict(add or {})
-        for name, number in uncounted.items():
-            if name not in changes:
-                increments[name] = increments.get(name, 0) + number
+        uncounted, self._uncounted = self._uncounted, Counts()
+        increments = Counts(add or {})
+        increments.update({name: number for name, number in uncounted.items() if name not in changes})
         messages = self.last(Message)
         counted = {} if messages == self._row_messages else {"message_count": messages}
         try:
             row = self.change(*validate_changes(counted | changes, increments, self.store.sanitiser))
         except BaseException:
-            self._count(**uncounted)
+            self._uncounted.update(uncounted)
             raise
         self._row_messages = row.message_count
         return row
@@ -460,29 +458,21 @@ class Lease(ABC):
         """Whether the row counts everything that was appended."""
         return not self._uncounted and self._row_messages == self.last(Message)
 
-    def _count(self, **increments: int) -> None:
-        for name, number in increments.items():
-            self._uncounted[name] = self._uncounted.get(name, 0) + number
-
     def append(self, record: Record) -> int:
         """Store a record and return its number."""
         with self.lock:
+            kind = type(record)
             if isinstance(record, Message) and record.key is not None:
                 known = self.find_key(self.store.sanitiser.id(record.key))
                 if known is not None:
                     return known
-            if type(record) not in LISTS or isinstance(record, Metadata):
-                raise UsageError(f"A {type(record).__name__} cannot be appended.", hint="Append a record of a list.")
-            name, field = LISTS[type(record)]
-            record = self._stamp(self.store.sanitiser.record(record), field)
-            number: int = getattr(record, field)
-            record, line = _encode(record)
-            if len(line) > codec.MAX_LINE_BYTES:
-                raise UsageError(
-                    f"One of the {name} has {len(line):,} bytes; a line holds at most {codec.MAX_LINE_BYTES:,}.",
-                    hint="Store large data as a blob (`put`) and name it in the record.",
-                )
-            record = codec.check(line, type(record))  # from here on as every reader gets it
+            if kind not in LISTS or kind is Metadata:
+                raise UsageError(f"A {kind.__name__} cannot be appended.", hint="Append a record of a list.")
+            name, field = LISTS[kind]
+            number = self._next_number(kind, getattr(record, field))
+            record, line = finish(
+                record, self.store.sanitiser, number={field: number}, counter=self.counter, put=self._put_counted
+            )
             self.check(record)
             try:
                 self.write(name, number, line, record)
@@ -492,33 +482,27 @@ class Lease(ABC):
                 self._keys = None  # the record may be stored all the same; the next key is looked up in the list
                 raise
             self.newest = record
-            self._count(size_bytes=len(line))
+            self._uncounted["size_bytes"] += len(line)
             if isinstance(record, Summary):
-                tokens = {"summarised_tokens": record.original_tokens, "summary_tokens": record.summary_tokens}
-                self._count(summary_count=1, **tokens)
+                self._uncounted["summary_count"] += 1
+                self._uncounted["summarised_tokens"] += record.original_tokens
+                self._uncounted["summary_tokens"] += record.summary_tokens
             return number
+
+    def _next_number(self, kind: type[Record], given: int) -> int:
+        """Return the number of the next record: the given one, which only grows, else the one after the newest."""
+        last = self.last(kind)
+        if given and given <= last:
+            raise UsageError(f"Number {given} was given, but the newest one is {last}.", hint="Numbers only grow.")
+        return given or last + 1
 
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Send the records that are appended inside together. They are stored when the block ends, however it ends."""
         yield
 
-    def _stamp(self, record: Record, field: str) -> Record:
-        """Fill in number, time and tokens where they are missing, and offload what is too large for a line."""
-        last = self.last(type(record))
-        number = getattr(record, field)
-        if number and number <= last:
-            raise UsageError(f"Number {number} was given, but the newest one is {last}.", hint="Numbers only grow.")
-        stamps: dict[str, Any] = {} if number else {field: last + 1}
-        if not record.timestamp:  # type: ignore[attr-defined]
-            stamps["timestamp"] = codec.now()
-        if isinstance(record, Message):
-            stamps |= {} if record.tokens else {"tokens": self.counter.message(record)}
-            stamps |= offload_large_parts(record, self._put_counted)
-        return msgspec.structs.replace(record, **stamps) if stamps else record
-
     def _put_counted(self, data: bytes) -> Blob:
-        self._count(size_bytes=len(data))
+        self._uncounted["size_bytes"] += len(data)
         return self.put(data)
 
     def find_key(self, key: str) -> int | None:
@@ -548,16 +532,3 @@ class Lease(ABC):
 def _accept(record: Record) -> None:
     """Accept every record."""
     del record
-
-
-def _encode(record: Record) -> tuple[Record, bytes]:
-    """Return a record and its line. Values that no encoder knows are replaced by plain ones first."""
-    try:
-        return record, codec.encode_line(record)
-    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a value of another library
-        try:
-            record = codec.clean_record(record)
-        except msgspec.ValidationError as error:
-            hint = "orihon.records describes the fields."
-            raise UsageError(f"A {type(record).__name__} cannot be stored: {error}.", hint=hint) from error
-        return record, codec.encode_line(record)

@@ -287,10 +287,15 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            raise NotWritten(f"{what}: {reason}.", hint="Free some space, then repeat it.") from error
-        raise StoreUnavailable(f"{what}: {reason}.") from error
+        raise disk_error(error, what) from error
+
+
+def disk_error(error: OSError, what: str) -> NotWritten | StoreUnavailable:
+    """Return the error that `disk_errors` raises."""
+    reason = error.strerror or str(error)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return NotWritten(f"{what}: {reason}.", hint="Free some space, then repeat it.")
+    return StoreUnavailable(f"{what}: {reason}.")
 
 
 # files of a store or of the user

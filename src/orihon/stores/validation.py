@@ -16,7 +16,7 @@ from orihon.tokens import counter
 FIXED = frozenset(
     ("uuid", "task_source", "owner", "repo", "task_type", "task_id", "project_id", "task_key", "fence", "unknown")
 )
-CHANGEABLE = tuple(name for name in TaskRow.__struct_fields__ if name not in FIXED)
+CHANGEABLE = dict.fromkeys(name for name in TaskRow.__struct_fields__ if name not in FIXED)
 
 _TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _SAMPLE_ROW = dict.fromkeys(("uuid", "task_source", "task_type", "task_id", "task_key", "created_at"), "x")
@@ -54,7 +54,7 @@ def validate_changes(
     changes: dict[str, Any], increments: dict[str, int], sanitiser: Sanitiser
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return changes of a row, cleaned and masked; raise UsageError for an unknown column or a wrong type."""
-    wrong = sorted({name for name in (*changes, *increments) if name not in CHANGEABLE})
+    wrong = sorted((changes.keys() | increments.keys()) - CHANGEABLE.keys())
     if wrong:
         raise UsageError(f"Unknown column {wrong[0]!a}.", hint=f"Columns: {', '.join(CHANGEABLE)}.")
     changes = sanitiser.row_changes(changes)

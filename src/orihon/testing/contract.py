@@ -22,9 +22,9 @@ import msgspec
 import pytest
 
 from orihon.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
+from orihon.ingest import MAX_INLINE_BYTES
 from orihon.records import Call, Message, Metadata, Part, ToolCall
 from orihon.stores.base import LISTS, Lease, Options, Problem, Query, Store, Totals
-from orihon.stores.blobs import MAX_INLINE_BYTES
 from orihon.testing.samples import TOKEN, a_message, a_task, one_of_each
 
 

@@ -17,6 +17,7 @@ import logging
 import os
 import weakref
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -64,30 +65,20 @@ class Guard:
         self.backoff = TAKING
 
     def __enter__(self) -> None:
-        self.lock()
-
-    def __exit__(self, *_: object) -> None:
-        self.unlock()
-
-    def lock(self) -> None:
-        """Wait until no other process is inside."""
         try:
-            self._take()
+            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._wait()
 
-    def _take(self) -> None:
-        fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._directory, fcntl.LOCK_UN)
 
     def _wait(self) -> None:
+        take = partial(fcntl.flock, self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
-            self.backoff.call(self._take, should_retry=lambda error: isinstance(error, BlockingIOError))
+            self.backoff.call(take, should_retry=lambda error: isinstance(error, BlockingIOError))
         except BlockingIOError:
             raise StoreUnavailable("Another process is in the middle of a write and does not go on.") from None
-
-    def unlock(self) -> None:
-        """Let the next process in."""
-        fcntl.flock(self._directory, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -100,7 +91,7 @@ class LockFile:
     def __init__(self, fd: int, dir_fd: int, guard: Guard) -> None:
         self.fd, self._dir_fd, self.guard = fd, dir_fd, guard
         self.guard.backoff = WRITING
-        self._identity = get_identity(os.fstat(fd))
+        self.identity = get_identity(os.fstat(fd))
         self._acquired_at = codec.now()
         _held.add(self)
         try:
@@ -137,7 +128,7 @@ class LockFile:
 
     def is_at(self, path: str) -> bool:
         """Return whether a path leads to the locked file."""
-        return find_identity(path) == self._identity
+        return find_identity(path) == self.identity
 
     def release(self) -> None:
         """Release the lock. A file that another process has locked since is left alone."""
@@ -177,22 +168,22 @@ class Hold:
         return bool(self._reason)
 
     def __enter__(self) -> None:
-        self._lock.guard.lock()
+        self._lock.guard.__enter__()
         try:
             self.check()
         except BaseException:
-            self._lock.guard.unlock()
+            self._lock.guard.__exit__()
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._lock.guard.unlock()
+        self._lock.guard.__exit__()
 
     def check(self) -> None:
         """Raise LeaseLost if the lock is no longer where another process would look for it."""
         if self._reason:
             self.lose(self._reason)
         with suppress(OSError):  # the search below says what is wrong
-            if self._lock.is_at(self._path):
+            if find_identity(self._path) == self._lock.identity:
                 return
         with disk_errors(f"Task {self._uuid} cannot be checked"):
             path = next(filter(self._lock.is_at, self._paths), None)
@@ -200,13 +191,6 @@ class Hold:
             there = any(os.path.lexists(os.path.dirname(path)) for path in self._paths)  # noqa: PTH120
             self.lose("its lock file was removed or replaced" if there else "its directory was removed or moved away")
         self._path = path
-
-    def check_file(self, name: str, directory: int, identity: tuple[int, int]) -> None:
-        """Raise LeaseLost if a name in the task's directory leads to another file than the one that is open."""
-        with disk_errors(f"Task {self._uuid} cannot be checked"):
-            found = find_identity(name, directory)
-        if found != identity:
-            self.lose(f"{name} was removed or replaced")
 
     def lose(self, reason: str) -> NoReturn:
         """Raise LeaseLost, now and from now on."""

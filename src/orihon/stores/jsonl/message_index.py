@@ -77,6 +77,14 @@ class MessageIndex:
         entry = self.entry(position) if position >= 0 else None
         return entry if entry is not None and entry.seq < seq else None
 
+    def append(self, line: bytes, offset: int, seq: int, tokens: int) -> bool:
+        """Add the entry of a new line, given without its newline; return False if an earlier one is missing."""
+        last = self.last
+        if last.offset + last.length + 1 != offset:
+            return False
+        self.add(Entry(offset, seq, last.tokens + tokens, len(line), zlib.crc32(line)))
+        return True
+
     def add(self, entry: Entry) -> None:
         """Add an entry. It is written by the next flush, or when there are many."""
         self._pending += _ENTRY.pack(*entry)

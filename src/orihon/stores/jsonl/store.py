@@ -32,7 +32,7 @@ from orihon.errors import (
     StoreError,
     StoreUnavailable,
 )
-from orihon.records import Blob, Message, Metadata, Record, Status, TaskRow
+from orihon.records import Blob, Metadata, Record, Status, TaskRow
 from orihon.stores import mounts
 from orihon.stores.base import LISTS, GroupBy, Lease, Options, Problem, Query, Store, Totals
 from orihon.stores.files import (
@@ -306,12 +306,11 @@ class JsonlLease(Lease):
 
     def _unarchive(self) -> None:
         """Decompress the lists before a write. The state is written first, so that they are compressed again."""
-        if self._archived:
-            with disk_errors(f"Task {self.uuid} cannot be decompressed"):
-                self._save({"archived": "", "packed_bytes": None})
-                with self._hold:
-                    self._files.open_all()
-            self._archived = False
+        with disk_errors(f"Task {self.uuid} cannot be decompressed"):
+            self._save({"archived": "", "packed_bytes": None})
+            with self._hold:
+                self._files.open_all()
+        self._archived = False
 
     def last(self, kind: type[Record]) -> int:
         if self._archived:
@@ -322,7 +321,8 @@ class JsonlLease(Lease):
     def append(self, record: Record) -> int:
         self._check()  # before the lock, which a forked child may find locked for ever
         with self.lock:
-            self._unarchive()
+            if self._archived:
+                self._unarchive()
             self._files.reopen_uncertain(LISTS.get(type(record), ("", ""))[0])
             return super().append(record)
 
@@ -333,13 +333,9 @@ class JsonlLease(Lease):
         return number
 
     def write(self, name: str, number: int, line: bytes, record: Record) -> None:
-        self._unarchive()
-        with self._hold:
-            append_log = self._files.logs.get(name) or self._files.open(name)
-            offset = append_log.append(line, number)
-            self._files.check_list(name)  # last: the file that readers open has the line
-        if isinstance(record, Message):
-            self._files.index_message(line, offset, record)
+        if self._archived:
+            self._unarchive()
+        self._files.append(name, number, line, record)
         if self.store.options.durability == "message":
             self.sync()
 

@@ -161,8 +161,7 @@ class TaskTree:
         """Write some columns of the row, or all. A row that was removed is written completely."""
 
         def write(connection: sqlite3.Connection) -> None:
-            changes = {name: getattr(row, name) for name in names}
-            if not names or not rows.update(connection, row.uuid, changes):
+            if not names or not rows.update(connection, row, names):
                 rows.insert(connection, row)
 
         self.database.write(write)

@@ -22,6 +22,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,7 +166,13 @@ class Database:
         with self.lock, sqlite_errors(self.path, writing=True):
             if self.connection.in_transaction:
                 self._roll_back()  # Ctrl-C may have prevented it the last time
-            result = self._run(work)
+            try:
+                _retry_while_busy(partial(self.connection.execute, "BEGIN IMMEDIATE"))
+                result = work(self.connection)
+                self._commit()
+            except BaseException:
+                self._roll_back()
+                raise
             if durable:
                 self._sync()
             self._log_bytes += TRANSACTION_BYTES + size_bytes
@@ -192,16 +199,6 @@ class Database:
                 if self._log is not None:
                     os.close(self._log)
                     self._log = None
-
-    def _run(self, work: Work[T]) -> T:
-        try:
-            _retry_while_busy(lambda: self.connection.execute("BEGIN IMMEDIATE"))
-            result = work(self.connection)
-            self._commit()
-        except BaseException:
-            self._roll_back()
-            raise
-        return result
 
     def _commit(self) -> None:
         self.log_failed = False
@@ -251,7 +248,7 @@ class Database:
 
     def _checkpoint(self) -> bool:
         try:
-            _retry_while_busy(lambda: self.connection.execute("BEGIN IMMEDIATE"))  # no other commit: see above
+            _retry_while_busy(partial(self.connection.execute, "BEGIN IMMEDIATE"))  # no other commit: see above
             with closing(_connect(self.path)) as other:
                 _, frames, copied = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         finally:
@@ -261,6 +258,7 @@ class Database:
         return bool(frames == copied)
 
     def _check_process(self) -> None:
+        """Raise UsageError in a forked child."""
         if self._process_id != os.getpid():
             raise UsageError(
                 f"{self.path} was opened by the parent of this process, and SQLite cannot share it.",

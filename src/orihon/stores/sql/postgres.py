@@ -370,7 +370,7 @@ class PostgresLease(SqlLease):
         # unknown until the row is changed, like the numbers
         revision, self._revision = self._read_revision(), None
         found = self.store.server.change(
-            f"UPDATE tasks SET {rows.assign(changes, increments)}, revision = revision + 1 "
+            f"UPDATE tasks SET {rows.assign(tuple(changes), tuple(increments))}, revision = revision + 1 "
             f"WHERE {IF_MINE} AND revision = ? RETURNING {rows.SELECTED}",
             *(*changes.values(), *increments.values(), *self._mine, revision),
         )

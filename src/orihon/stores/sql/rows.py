@@ -13,6 +13,7 @@ import logging
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import msgspec
@@ -311,12 +312,13 @@ def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
     connection.execute(statement, [getattr(row, name) for name in COLUMNS])
 
 
-def assign(changes: Iterable[str], increments: Iterable[str]) -> str:
+@cache
+def assign(changes: tuple[str, ...], increments: tuple[str, ...] = ()) -> str:
     """Return the assignments of an UPDATE: columns that are set, then columns that are added to."""
     return ", ".join([f'"{name}" = ?' for name in changes] + [f'"{name}" = "{name}" + ?' for name in increments])
 
 
-def update(connection: sqlite3.Connection, uuid: str, changes: dict[str, Any]) -> int:
-    """Set some columns; return the number of rows."""
-    statement = f"UPDATE tasks SET {assign(changes, ())} WHERE uuid = ?"
-    return connection.execute(statement, [*changes.values(), uuid]).rowcount
+def update(connection: sqlite3.Connection, row: TaskRow, names: tuple[str, ...]) -> int:
+    """Write some columns of a row that is there; return the number of rows."""
+    values = [getattr(row, name) for name in names]
+    return connection.execute(f"UPDATE tasks SET {assign(names)} WHERE uuid = ?", [*values, row.uuid]).rowcount

@@ -278,7 +278,7 @@ class SqliteLease(SqlLease):
         return next((seq for (seq,) in self.store.reader.all(FIND_KEY, self.uuid, key)), None)
 
     def change_row(self, changes: dict[str, Any], increments: dict[str, int]) -> TaskRow | None:
-        statement = f"UPDATE tasks SET {rows.assign(changes, increments)} WHERE {IF_MINE}"
+        statement = f"UPDATE tasks SET {rows.assign(tuple(changes), tuple(increments))} WHERE {IF_MINE}"
         values = (*changes.values(), *increments.values(), *self._mine)
 
         def change(connection: sqlite3.Connection) -> TaskRow | None:
