@@ -503,7 +503,7 @@ def hook(scene: Scene, texts: list[str]) -> None:
             raise RuntimeError(f"it cannot use {texts[message.seq % len(texts)]}")
 
     task = scene.task()
-    task.hooks = (Broken(),)
+    task._hooks = (Broken(),)  # noqa: SLF001 - a hook that fails in the middle
     for _ in texts:
         task.add_reply(_reply())
 

@@ -17,6 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
+MAX_SINGLE_IMPORTERS = 60  # a module that one other module imports is often a function in the wrong file
 
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
@@ -52,6 +53,11 @@ def room_of(dotted: str) -> str:
     parts = dotted.split(".")[1:] or ["__init__"]
     names = (".".join(parts[:length]) for length in range(len(parts), 1, -1))
     return next((name for name in names if name in FLOOR_OF), parts[0])
+
+
+def name_of(path: Path) -> str:
+    parts = ("orihon", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -102,6 +108,21 @@ def test_most_functions_fit_in_40_lines():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     assert lengths[int(len(lengths) * 0.95)] <= 40
+
+
+def test_few_modules_have_a_single_importer():
+    """What only one module uses usually belongs into that module."""
+    importers = {name_of(path): set() for path in MODULES}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None)
+                for alias in node.names:
+                    name = f"{module}.{alias.name}" if module else alias.name
+                    name = name if name in importers else module
+                    importers.get(name, set()).add(name_of(path))
+    single = [name for name, found in importers.items() if len(found) == 1]
+    assert len(single) <= MAX_SINGLE_IMPORTERS, single
 
 
 def test_no_room_for_odds_and_ends():

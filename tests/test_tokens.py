@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import UsageError
 from orihon.records import Blob, Call, Message, Part
-from orihon.tokens import PICTURE_TOKENS, _load_encoder, calibrate, counter, picture_tokens, scale
+from orihon.tokens import PICTURE_TOKENS, _load_encoder, calibrate, counter, picture_tokens
 
 NAMES = ("estimate", "chars4", "bytes4", "o200k", "cl100k")
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -315,19 +315,3 @@ def test_calibration_never_lowers_a_count_below_what_was_reported(pairs):
     factor = calibrate(pairs)
     assert factor in (0.5, calibrate(reversed(pairs)))
     assert factor >= 1 or factor == 0.5 or all(counted * factor >= reported - 1e-6 for counted, reported in pairs)
-
-
-def test_a_scaled_counter_rounds_up():
-    """The factor applies to texts, messages and schemas, and nothing becomes free by it."""
-    plain, more = counter("bytes4"), scale(counter("bytes4"), 1.1)
-    assert (more.text("x" * 40), more.message(message("x" * 40)), more.text("")) == (11, 16, 0)
-    assert more.tools([{"name": "x" * 30}]) > plain.tools([{"name": "x" * 30}])
-    assert scale(plain, 1.0) is plain
-    assert more.name != plain.name
-
-
-@pytest.mark.parametrize("factor", [0.0, -1.0, 50.0, float("nan")])
-def test_an_unbelievable_factor_is_refused(factor):
-    """A factor outside the limits of calibration is a mistake."""
-    with pytest.raises(UsageError):
-        scale(counter(), factor)

@@ -47,6 +47,8 @@ def to_optional_text(value: Any, what: str) -> str | None:
 
 def to_bool(value: Any, what: str) -> bool:
     """Convert a boolean, including a NumPy one, to `bool`; raise UsageError for anything else."""
+    if value is True or value is False:
+        return bool(value)
     plain = unwrap(value)
     if plain not in (True, False) or isinstance(plain, float):
         raise UsageError(f"{what} cannot be {_describe(value)}.", hint="Give true or false.")

@@ -23,7 +23,7 @@ from orihon.stores import open_store, store_options
 from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.liveness import current_owner
 from orihon.stores.lookup import describe_query, find_row, row_if_there, visible_rows
-from orihon.task.config import EXTRACTIVE, Summariser, TaskConfig, check_option_names, name_summariser
+from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_option_names
 from orihon.task.hooks import call_hooks, validate_hooks
 from orihon.task.lifecycle import can_resume, check_resume, read_ending
 from orihon.task.log import load_config, load_view
@@ -95,7 +95,6 @@ class Engine:
         self.user = user  # whose tasks are visible; None means all users'
         self.trail = trail or Trail(None, ANONYMOUS, "")  # this one writes no audit
         self.hooks = validate_hooks(hooks)
-        self._threshold_explained = False
         self._open: WeakSet[Task] = WeakSet()
         self._has_sessions = False
 
@@ -152,7 +151,6 @@ class Engine:
         self._open.add(task)
         if not queued:
             self._announce(task, "started")
-            self._explain_threshold(task)
         return task
 
     def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **options: Any) -> Task:
@@ -167,7 +165,7 @@ class Engine:
         lease = self.store.lease(row.uuid)
         try:
             task = self.open_leased(lease)
-            if task.row.status == "pending" and not task.began:
+            if task.row.status == "pending" and not task._began:
                 inheritance = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
                 options |= {"inherited_from": inheritance.uuid} if inheritance is not None else {}
             if options:
@@ -317,7 +315,7 @@ class Engine:
         task.summariser, _ = self._choose_summariser(EXTRACTIVE if summariser is None else summariser)
         row, ending = task.row, read_ending(task.log.view.state.notes)
         if row.status == "running" and ending is not None:
-            task.finish(ending)
+            task._finish(ending)
         check_resume(task.row)
         task.writer.update(
             add={"resume_count": 1} if row.status != "pending" else None,
@@ -331,10 +329,10 @@ class Engine:
         )
         if ending is not None:
             task.writer.note(ending=None)
-        task.summaries.adopt_stored()
+        task._summaries.adopt_stored()
         if row.status in {"running", "failed"}:  # its process died
-            task.interrupt_lost_calls()
-        if task.config.inherited_from and not task.began:
+            task._interrupt_lost_calls()
+        if task.config.inherited_from and not task._began:
             task.inheritance = self.inheritance(row.key, user=row.user, config=task.config, exclude=row.uuid)
 
     def _open_session(
@@ -371,7 +369,7 @@ class Engine:
             task = self.open_leased(lease)
             ending = read_ending(task.log.view.state.notes)
             if task.row.status == "running" and ending is not None:  # its process died while it ended
-                task.finish(ending)
+                task._finish(ending)
             if not can_resume(task.row):
                 lease.close()
                 return None
@@ -383,7 +381,7 @@ class Engine:
                 )
                 task.writer.note(ending=None)
             if row.status == "failed" or not was_given_back:
-                task.interrupt_lost_calls()
+                task._interrupt_lost_calls()
         except BaseException:
             lease.close()
             raise
@@ -411,7 +409,7 @@ class Engine:
                     task = self.open_leased(lease)
                     ending = read_ending(task.log.view.state.notes)
                     if ending is not None and task.row.status == "running":
-                        task.finish(ending)
+                        task._finish(ending)
             except (LeaseHeld, NotFound):
                 continue
             except StoreError as error:
@@ -420,18 +418,6 @@ class Engine:
     def _announce(self, task: Task, change: str) -> None:
         task.writer.logger.info("Task %s: %s", change, _describe(task.row))
         call_hooks(self.hooks, f"on_{change}", task)
-
-    def _explain_threshold(self, task: Task) -> None:
-        """Say once that a threshold has no effect; loudly if it was set."""
-        if task.threshold_has_effect or self._threshold_explained:
-            return
-        self._threshold_explained = True
-        is_set = task.config.compression_threshold != TaskConfig().compression_threshold
-        task.writer.logger.log(
-            logging.WARNING if is_set else logging.INFO,
-            "compression_threshold has no effect: there is no summariser, and the policy `%s` makes room by itself",
-            task.config.window,
-        )
 
     def _owner(self, user: str | None, at: str, **details: Any) -> str | None:
         """Return the owner of a new task: the requested user if the engine may act for them, else the engine's user."""
@@ -456,7 +442,7 @@ class Engine:
     def _choose_summariser(self, summariser: Summariser | str | None) -> tuple[Summariser | None, str]:
         """Return the callable, and the name that is stored of it."""
         if callable(summariser):
-            return summariser, name_summariser(summariser)
+            return summariser, str(getattr(summariser, "model", "") or CALLABLE)
         name = summariser or self.settings.context_storage.summariser or EXTRACTIVE
         if name != EXTRACTIVE:
             raise UsageError(

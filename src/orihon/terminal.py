@@ -1,4 +1,4 @@
-"""Prepare text for a terminal or a page: escape control characters, and format durations.
+"""Prepare text for a terminal or a page: escape control characters, shorten lines, format durations.
 
 `HOSTILE` lists the characters that are not simply displayed: they move the cursor, write to the clipboard (OSC 52),
 reverse the text direction, join other characters, or are invisible. They are shown as their code.
@@ -47,6 +47,12 @@ def format_duration(seconds: float, lang: Language) -> str:
         if count or parts or size == 1:
             parts.append(f"{count}{unit}")
     return ("" if lang == "ja" else " ").join(parts[:2])
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Return the text on one line of at most `max_chars` characters."""
+    line = " ".join(text[: 4 * max_chars].split())
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def escape(text: str) -> str:

@@ -94,15 +94,6 @@ def calibrate(pairs: Iterable[tuple[int, int]]) -> float:
     return min(max(factor, FACTORS[0]), FACTORS[1])
 
 
-def scale(counter: Counter, factor: float) -> Counter:
-    """Return a counter whose counts are `factor` times those of `counter`, rounded up."""
-    if not FACTORS[0] <= factor <= FACTORS[1]:
-        raise UsageError(
-            f"The factor {factor} is out of range.", hint=f"Use {FACTORS[0]} to {FACTORS[1]}, as `calibrate` returns."
-        )
-    return counter if factor == 1 else _Scaled(counter, factor)
-
-
 def picture_tokens(width: int | None, height: int | None) -> int:
     """Return the tokens of a picture: the larger of the counts that OpenAI and Anthropic document.
 
@@ -125,7 +116,9 @@ class _Wire:
         self._count_short = lru_cache(maxsize=1024)(text)  # names and ids repeat
 
     def message(self, message: Message) -> int:
-        overhead = ROLE_TOKENS + self._count_calls(message)
+        overhead = ROLE_TOKENS
+        if message.tool_calls or message.role == "tool":
+            overhead += self._count_calls(message)
         if isinstance(message.content, str) and message.blob is None and message.native is None:
             return overhead + self.text(message.content)
         tokens = overhead + max(map(self._count_form, iter_wire_forms(message)))
@@ -194,21 +187,6 @@ class _Quarter:
 
     def _count(self, size: int, form: WireForm) -> int:
         return ceil(size / 4) + 100 * len(form.pictures) + self._role * (1 + form.messages)
-
-
-class _Scaled:
-    def __init__(self, counter: Counter, factor: float) -> None:
-        self.name = f"{counter.name} x {factor:.3f}"
-        self._counter, self._factor = counter, factor
-
-    def text(self, text: str) -> int:
-        return ceil(self._counter.text(text) * self._factor)
-
-    def message(self, message: Message) -> int:
-        return ceil(self._counter.message(message) * self._factor)
-
-    def tools(self, schemas: Sequence[Mapping[str, Any]]) -> int:
-        return ceil(self._counter.tools(schemas) * self._factor)
 
 
 def _encode_json(value: Any) -> str:
@@ -345,6 +323,8 @@ def _weigh_rare(raw: bytes, chars: int) -> float:
     """Return the extra weight of characters in rare scripts."""
     tokens = 0.0
     few = chars // _RARE_SHARE
+    if len(raw) - chars <= few:  # there are not that many characters outside ASCII
+        return tokens
     for lead, usual, weight in _RARE:
         rare = raw.count(lead)
         for second in dict.fromkeys(usual) if rare > few else ():

@@ -104,7 +104,7 @@ class TaskHandler:
             with task:
                 self._mark(task, "processing")
                 try:
-                    if work is not None and not task.began:
+                    if work is not None and not task._began:
                         self._add_request(task, work)
                     self._run_turns(task, reporter)
                     self._link(task)
@@ -127,7 +127,6 @@ class TaskHandler:
                 task.stop(str(error))
                 stop_file_path(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
             case LimitReached():
-                task.summariser = None  # the summary costs no further call
                 task.fail(error.message, reason=f"limit: {error.limit}")
             case ContextError() | RunError() if error.retryable:
                 task.pause(f"{self.paused_by_failure}{error.message}")

@@ -172,9 +172,9 @@ def stop_idle_task(engine: Engine, uuid: str, reason: str) -> TaskRow | None:
             task = engine.open_leased(lease)
             ending = read_ending(task.log.view.state.notes)
             if task.row.status == "running" and ending is not None:
-                task.finish(ending)  # its process died while the task ended
+                task._finish(ending)  # its process died while the task ended
             else:
-                task.drop(reason)
+                task._drop(reason)
             return task.row
     except LeaseHeld:
         return None
@@ -213,12 +213,12 @@ def recover(engine: Engine, user: str | None = None) -> list[RecoveredTask]:
 def _settle(task: Task, job: Job | None) -> None:
     ending = read_ending(task.log.view.state.notes)
     if ending is not None:
-        task.finish(ending)
+        task._finish(ending)
     elif job is None or not job.queued:
         task.fail("The process that ran it died.", reason=INTERRUPTED)
     elif task.row.attempts + 1 >= MAX_ATTEMPTS:
         task.fail(f"The worker died {MAX_ATTEMPTS} times.", reason=INTERRUPTED)
     else:
-        task.interrupt_lost_calls()
+        task._interrupt_lost_calls()
         task.writer.update(add={"attempts": 1}, status="pending", activity="")
         task.writer.logger.warning("Its worker died; it is back in the queue.")

@@ -20,6 +20,7 @@ from orihon.ingest import shown
 from orihon.records import Event
 from orihon.task.task import Task
 from orihon.task.tool_run import ToolRun
+from orihon.terminal import shorten
 
 RESTORING = "restoring"  # the event of a restore that was started
 ENABLED = "checkpoints"  # the note with the user's decision
@@ -98,8 +99,7 @@ class Checkpoints:
 
     def _make_label(self, text: str) -> str:
         """Return one line, masked before it is cut."""
-        line = " ".join(self.task.writer.sanitiser.text(text).split())
-        return line if len(line) <= MAX_LABEL_CHARS else f"{line[: MAX_LABEL_CHARS - 1]}…"
+        return shorten(self.task.writer.sanitiser.text(text), MAX_LABEL_CHARS)
 
     def _save(self, label: str) -> Snapshot:
         """Save the files, and report skipped ones once."""
@@ -240,5 +240,5 @@ def open_checkpoints(conversation: Conversation) -> Checkpoints | None:
     )
     checkpoints = Checkpoints(conversation, files)
     checkpoints.begin()
-    conversation.task.hooks = (*conversation.task.hooks, checkpoints)
+    conversation.task._hooks = (*conversation.task._hooks, checkpoints)
     return checkpoints

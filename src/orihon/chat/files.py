@@ -52,7 +52,7 @@ class ConversationFiles:
 
     def open_checkpoints(self) -> None:
         """Take checkpoints from now on if they are enabled. An error does not stop the conversation."""
-        self.task.hooks = tuple(hook for hook in self.task.hooks if hook is not self.checkpoints)
+        self.task._hooks = tuple(hook for hook in self.task._hooks if hook is not self.checkpoints)
         self.checkpoints = None
         try:
             self.checkpoints = open_checkpoints(self.conversation)

@@ -25,6 +25,7 @@ from orihon.engine import Engine
 from orihon.errors import NotFound, OrihonError, RunError, UsageError
 from orihon.records import Message, TaskRow
 from orihon.task.lifecycle import can_resume, check_resume
+from orihon.terminal import shorten
 
 INTERRUPTED = 130
 MAX_STEP_CHARS = 160
@@ -191,9 +192,9 @@ class RunDisplay:
             if step.kind == "turn":
                 self._turn, self._action = _format_turn(step), "the model answers"
             elif step.kind in {"call", "note"}:
-                self._action = _shorten(step.text)
+                self._action = shorten(escape_question(step.text), MAX_STEP_CHARS)
             elif step.is_error:
-                self._action = f"failed: {_shorten(step.text)}"
+                self._action = f"failed: {shorten(escape_question(step.text), MAX_STEP_CHARS)}"
             if self._line is not None:
                 if step.kind == "note" or step.is_error:
                     self.clear()
@@ -235,8 +236,3 @@ def _format_turn(step: Step) -> str:
     size = f"{step.tokens:,} of {step.limit:,} tokens" + (f" ({sources})" if sources else "")
     folded = f"{step.folded:,} folded" if step.folded else ""
     return " · ".join(filter(None, (step.phase, f"turn {step.turn}", size, folded)))
-
-
-def _shorten(text: str) -> str:
-    line = " ".join(escape_question(text).split())
-    return line if len(line) <= MAX_STEP_CHARS else f"{line[: MAX_STEP_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""Which of our two languages a conversation is in."""
+"""Detect the language of a conversation: Japanese or English."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LETTER = re.compile(r"[A-Za-z぀-ヿ一-鿿]")
 
 
 def language_of(messages: Iterable[Message]) -> str:
-    """`ja` when the people in it write Japanese, else `en`; what tools say does not count."""
+    """Return `ja` if the people in it write Japanese, else `en`. Output of tools does not count."""
     kana = letters = 0
     for message in messages:
         if message.role in {"user", "assistant"}:

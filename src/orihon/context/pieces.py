@@ -43,12 +43,12 @@ def shortened(text: str, most: float, count: Callable[[str], int]) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """How many bytes a text takes in UTF-8."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def lay(text: str, at: int = 0) -> tuple[list[int], list[bool]]:
-    """Where each piece begins, counted from `at`, and whether it goes on in the line of the one before."""
+    """Return where each piece begins, counted from `at`, and whether it continues the line of the previous one."""
     starts, joined = [], []
     for line in text.split("\n"):
         starts.append(at)
@@ -77,11 +77,11 @@ class Mark:
         self._handle, self._rate = handle, rate
 
     def lines(self, gap: str) -> int:
-        """How many lines a gap hides."""
+        """Return the number of lines that a gap hides."""
         return gap.count("\n") + (not gap.endswith("\n"))
 
     def __call__(self, gap: str, *, inside: bool = False) -> str:
-        """The mark for a gap, or the gap itself if that is no longer; `inside` means it cuts a line."""
+        """Return the mark for a gap, or the gap itself if that is not longer. `inside` means that it cuts a line."""
         end = "\n" if gap.endswith("\n") else ""
         lines = self.lines(gap)
         what = f"{len(gap)} characters" if inside and lines == 1 else f"{lines} lines" if lines > 1 else "1 line"
@@ -94,7 +94,7 @@ class Mark:
 
 
 def join(text: str, starts: Sequence[int], joined: Sequence[int], kept: Sequence[int], mark: Mark) -> str:
-    """The text with only the kept pieces; `starts` has one entry more than there are pieces, the end."""
+    """Return the text with only the kept pieces. `starts` has one entry more than there are pieces: the end."""
     if all(kept):
         return text
     out: list[str] = []

@@ -1,6 +1,7 @@
-"""Ranges of message numbers: short, ascending, never touching twice, the last one usually open.
+"""Ranges of message numbers: ascending and disjoint; the last one is usually open.
 
-A range is a pair of first and last number, both included. `OPEN` as the last number means "and all that come".
+A range is a pair of first and last number, both included. `OPEN` as the last number
+means "and all that follow".
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ALL: Ranges = ((1, OPEN),)
 
 
 def joined(ranges: Iterable[Range]) -> Ranges:
-    """The same numbers with as few ranges as possible; empty ones vanish."""
+    """Return the same numbers in as few ranges as possible, without empty ones."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if first > last:
@@ -32,17 +33,17 @@ def joined(ranges: Iterable[Range]) -> Ranges:
 
 
 def upto(ranges: Ranges, number: int) -> Ranges:
-    """What is not larger than a number."""
+    """Return the numbers that are not larger than a number."""
     return tuple((first, min(last, number)) for first, last in ranges if first <= number)
 
 
 def after(ranges: Ranges, number: int) -> Ranges:
-    """What is larger than a number."""
+    """Return the numbers that are larger than a number."""
     return tuple((max(first, number + 1), last) for first, last in ranges if last > number)
 
 
 def without(ranges: Ranges, hidden: Ranges) -> Ranges:
-    """What is in one and not in the other; both are walked through once, side by side."""
+    """Return the numbers that are in the first and not in the second. Each is read once."""
     found: list[Range] = []
     gaps = iter(joined(hidden))
     gap = next(gaps, None)
@@ -59,17 +60,17 @@ def without(ranges: Ranges, hidden: Ranges) -> Ranges:
 
 
 def contains(ranges: Ranges, number: int) -> bool:
-    """Whether a number is in there."""
+    """Return whether a number is in the ranges."""
     return any(first <= number <= last for first, last in ranges)
 
 
 def last_of(ranges: Ranges) -> int:
-    """The largest number; 0 when there is none."""
+    """Return the largest number; 0 if there is none."""
     return ranges[-1][1] if ranges else 0
 
 
 def coarse(ranges: Ranges, gap: int) -> Ranges:
-    """Fewer and larger ranges that hold the same numbers, and those of the small gaps between them."""
+    """Return fewer and larger ranges that also contain the small gaps between them."""
     found: list[Range] = []
     for first, last in ranges:
         if found and first - found[-1][1] <= gap:

@@ -1,8 +1,8 @@
-"""What is hidden can be asked for: `unfold` shows a message whole, `recall` searches what the window leaves out.
+"""Access to hidden messages: `unfold` returns a message in full, `recall` searches what the window leaves out.
 
-Both are offered to the model as tools, and both answer in bounded space: a large message comes in pages of lines, a
-search gives the best few passages with their handles. What was rewound or discarded is for people only; the caller
-decides which messages may be looked at.
+Both are tools of the model, and their answers are bounded: a large message is returned in pages of lines, a search
+returns the few best passages with their handles. Messages that were rewound or discarded are for people only; the
+caller decides which messages may be read.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def parse_handle(handle: str) -> tuple[int, int]:
 
 
 def whole(message: Message) -> str:
-    """All that a message says: its words, and the calls that it makes."""
+    """Return everything that a message says: its text and its calls."""
     parts = [message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls)]
     return "\n".join(part for part in parts if part)
 
@@ -127,7 +127,7 @@ def unfold(messages: Sequence[Message], *, lines: str = "", max_chars: int = MAX
 
 
 def recall(messages: Iterable[Message], query: str, *, max_hits: int = MAX_HITS) -> list[Hit]:
-    """The passages that say most about the query, the best first; the newer of two that are equal."""
+    """Return the passages that say most about the query, the best first, and of equal ones the newer first."""
     folded = _folded(query)
     words = sorted(set(_WORD.findall(folded)), key=len, reverse=True)[:16] or [folded.strip()]
     best: list[Hit] = []
@@ -141,7 +141,7 @@ def recall(messages: Iterable[Message], query: str, *, max_hits: int = MAX_HITS)
 
 
 def said(hits: Iterable[Hit]) -> str:
-    """The hits as the model reads them."""
+    """Return the hits as the model reads them."""
     return "\n".join(f"[m{hit.seq}, {hit.role}] {hit.passage}" for hit in hits) or "Nothing was found."
 
 
@@ -161,7 +161,7 @@ def _hit(message: Message, words: list[str]) -> Hit | None:
 
 
 def _folded(text: str) -> str:
-    """Letters as one would search for them; the length stays, so that places can be used in the text itself."""
+    """Return the text in the form for searching. Its length stays, so offsets are valid in the text itself."""
     lower = text.lower()
     if not text.isascii():
         narrow = unicodedata.normalize("NFKC", lower)

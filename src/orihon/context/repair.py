@@ -1,4 +1,6 @@
-"""Any list of messages becomes one that every provider takes: the same one each time, and itself when repaired again.
+"""Turn any list of messages into one that every provider accepts.
+
+The result is deterministic, and repairing it again changes nothing.
 
 What a repaired list promises:
 
@@ -42,7 +44,7 @@ Count = Callable[[Message], int]
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:
-    """The list as every provider takes it; the messages that were already right are the same objects."""
+    """Return the list as every provider accepts it. Messages that were already valid are the same objects."""
     repairer = Repairer()
     for message in messages:
         repairer.add(message)
@@ -50,7 +52,7 @@ def repair(messages: Sequence[Message]) -> list[Message]:
 
 
 def plain_name(name: str) -> str:
-    """The tool's name in letters that every provider takes; different names stay different."""
+    """Return a tool's name in characters that every provider accepts. Different names stay different."""
     if _NAME.fullmatch(name):
         return name
     stem = _FOREIGN.sub("_", name)[:54]
@@ -61,7 +63,7 @@ def plain_name(name: str) -> str:
 
 
 def is_blank(message: Message) -> bool:
-    """Whether there is nothing to show: no word, no picture, no file."""
+    """Return whether there is nothing to show: no word, no picture, no file."""
     if message.blob is not None:
         return False
     if isinstance(message.content, str):
@@ -78,7 +80,7 @@ class _Unit:
     results: list[Message | None] = field(default_factory=list)
 
     def take(self, result: Message) -> bool:
-        """Put a result in its place; False when no call here is meant."""
+        """Put a result in its place; return False if it answers no call of this unit."""
         places = [place for place, call in enumerate(self.asked) if _answers(result, call)]
         for place in places:
             held = self.results[place]
@@ -89,19 +91,19 @@ class _Unit:
 
     @property
     def settled(self) -> bool:
-        """Whether every call has a result that no other can replace."""
+        """Whether every call has a result that cannot be replaced."""
         return all(result is not None and not _is_synthetic(result) for result in self.results)
 
     def answers(self) -> Iterator[Message]:
-        """The results in the order of the calls, one each."""
+        """Return the results in the order of the calls, one each."""
         for call, result in zip(self.message.tool_calls, self.results, strict=True):
             yield _interrupted(self.message, call) if result is None else _placed(result, call)
 
 
 class Repairer:
-    """A list that is repaired while it grows; what is settled is not looked at again.
+    """A list that is repaired while it grows. A unit that can no longer change is not examined again.
 
-    With `count`, what is rewritten is counted at once, and what is settled only once.
+    With `count`, rewritten messages are counted at once, each only once.
     """
 
     def __init__(self, count: Count | None = None) -> None:
@@ -115,7 +117,7 @@ class Repairer:
         self._settled = 0
 
     def add(self, message: Message) -> None:
-        """One more message at the end."""
+        """Add a message at the end."""
         kept = self._kept
         if message.role == "tool":
             unit = self._by_id.get(message.tool_call_id) if message.tool_call_id else self._newest
@@ -134,7 +136,7 @@ class Repairer:
         self._began = self._began or (bool(kept) and not _is_system(kept[-1]))
 
     def messages(self) -> list[Message]:
-        """The repaired list so far."""
+        """Return the repaired list so far."""
         for item in self._kept[self._settled :]:
             if isinstance(item, _Unit) and not item.settled:
                 break
@@ -219,7 +221,7 @@ def _orphan_mark(result: Message) -> str:
 
 
 def _said_by_user(message: Message, mark: str) -> Message:
-    """The same message in the user's mouth, the mark before it."""
+    """Return the message as the user's, with a mark before it."""
     if is_blank(message):
         return _of_user(message, f"{mark}\n{EMPTY}")
     if isinstance(message.content, list):

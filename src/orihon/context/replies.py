@@ -1,4 +1,4 @@
-"""A model's reply, from any of five APIs, becomes a message: text, calls, usage, and what only its maker understands.
+"""Convert a model's reply, from any of five APIs, to a message: text, calls, usage, and the provider's own payload.
 
 Accepted are the replies of OpenAI chat completions (and what speaks like it), OpenAI Responses, Anthropic Messages,
 Gemini and Ollama, as the objects of their SDKs or as dicts. Arguments that come as text are kept byte for byte; those
@@ -29,14 +29,14 @@ ACCEPTED = "OpenAI chat completions, OpenAI Responses, Anthropic Messages, Gemin
 
 
 class Said(NamedTuple):
-    """What a provider's items say, in the words that all providers share."""
+    """The text and the calls in a provider's items."""
 
     text: str
     calls: list[Call]
 
 
 def reply_of(reply: Any, api: str | None = None) -> Message:
-    """The reply as a message; UsageError when it is none, ModelError when the provider answered with nothing."""
+    """Return the reply as a message; raise UsageError if it is no reply, ModelError if it is empty."""
     api = to_optional_text(api, "api")
     if api is not None and api not in _READERS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
@@ -60,7 +60,7 @@ def _completion(value: Any) -> Any:
 
 
 def said(api: str, items: Items) -> Said:
-    """The text and the calls in the native items of a message."""
+    """Return the text and the calls in the native items of a message."""
     if api == "anthropic":
         return _anthropic_said(items)
     return _responses_said(items) if api == "responses" else _gemini_said(items)
@@ -241,7 +241,7 @@ def _gemini_said(parts: Items) -> Said:
 
 
 def _joined(content: str | Iterable[dict[str, Any]] | None) -> str:
-    """The words of a content that is text, or a list of parts of which some are."""
+    """Return the text of a content: a text, or a list of parts some of which are text."""
     if content is None or isinstance(content, str):
         return content or ""
     words = (part.get("text") or part.get("refusal") for part in content)
@@ -249,7 +249,7 @@ def _joined(content: str | Iterable[dict[str, Any]] | None) -> str:
 
 
 def _call(id: Any, name: Any, arguments: Any) -> Call:
-    """A call; some servers give the arguments as a text where others give a value."""
+    """Return a call. Some servers give its arguments as a text, others as a value."""
     if not isinstance(name, str):
         raise TypeError(name)
     if not isinstance(arguments, str):
@@ -271,10 +271,13 @@ def _openai_usage(usage: dict[str, Any] | None, given: str, made: str, details: 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
     """Return the sum of some figures; one that is not a number counts as 0."""
-    numbers = map(usage.get, names)
-    return sum([int(number) for number in numbers if isinstance(number, int | float) and 0 < number < MOST])
+    total = 0
+    for number in map(usage.get, names):
+        if isinstance(number, int | float) and 0 < number < MOST:
+            total += int(number)
+    return total
 
 
 def _without_nulls(items: Items | None) -> Items:
-    """The items as they can be sent back: providers give fields as null that they do not take as null."""
+    """Return the items as they can be sent back: providers return null fields that they do not accept as null."""
     return [{name: value for name, value in item.items() if value is not None} for item in items or ()]

@@ -1,7 +1,7 @@
-"""The snapshot: goal, completed actions, current phase, key observations; small, and shown beside the summary.
+"""The snapshot: goal, completed actions, current phase and key observations. It is small and shown next to the summary.
 
-The caller keeps it with partial updates, and it keeps itself from the tools that ran. Lists are capped: the newest
-eight actions are named, the others counted.
+The caller updates parts of it, and tools that ran update it automatically. Lists are capped: the newest eight actions
+are named, the others are counted.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
+from orihon.terminal import shorten
 
 MAX_ACTIONS = 8
 MAX_OBSERVATIONS = 8
@@ -30,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def from_data(data: dict[str, Any]) -> Snapshot:
-    """The snapshot that a view holds; fields that do not fit are left out."""
+    """Return the snapshot in a view, without fields of a wrong type."""
     known = {name: data[name] for name in Snapshot.__struct_fields__ if name in data}
     try:
         return msgspec.convert(known, Snapshot)
@@ -47,7 +49,7 @@ def merged(
     key_observations: list[str] | None = None,
     max_actions: int = MAX_ACTIONS,
 ) -> Snapshot:
-    """A partial update; what is not given stays, and a list that is given replaces the list."""
+    """Return the snapshot with some fields replaced."""
     if isinstance(completed_actions, str) or isinstance(key_observations, str):
         raise TypeError("actions and observations are lists of texts")
     if completed_actions is not None:
@@ -60,14 +62,14 @@ def merged(
         snapshot = observed(snapshot, observation)
     return msgspec.structs.replace(
         snapshot,
-        goal=_short(snapshot.goal if goal is None else goal),
-        current_phase=_short(snapshot.current_phase if current_phase is None else current_phase),
+        goal=shorten(snapshot.goal if goal is None else goal, MAX_CHARS),
+        current_phase=shorten(snapshot.current_phase if current_phase is None else current_phase, MAX_CHARS),
     )
 
 
 def acted(snapshot: Snapshot, action: str, *, max_actions: int = MAX_ACTIONS) -> Snapshot:
-    """One more completed action."""
-    actions = (*snapshot.completed_actions, _short(action))
+    """Return the snapshot with one more completed action."""
+    actions = (*snapshot.completed_actions, shorten(action, MAX_CHARS))
     dropped = max(0, len(actions) - max_actions)
     return msgspec.structs.replace(
         snapshot, completed_actions=actions[dropped:], earlier_actions=snapshot.earlier_actions + dropped
@@ -75,8 +77,8 @@ def acted(snapshot: Snapshot, action: str, *, max_actions: int = MAX_ACTIONS) ->
 
 
 def observed(snapshot: Snapshot, observation: str) -> Snapshot:
-    """One more thing worth knowing."""
-    observations = (*snapshot.key_observations, _short(observation))
+    """Return the snapshot with one more observation."""
+    observations = (*snapshot.key_observations, shorten(observation, MAX_CHARS))
     dropped = max(0, len(observations) - MAX_OBSERVATIONS)
     return msgspec.structs.replace(
         snapshot,
@@ -86,7 +88,7 @@ def observed(snapshot: Snapshot, observation: str) -> Snapshot:
 
 
 def rendered(snapshot: Snapshot, language: str = "en") -> str:
-    """The snapshot as the model reads it; empty when there is nothing to say."""
+    """Return the snapshot as the model reads it; an empty text if it is empty."""
     if not snapshot:
         return ""
     words = _WORDS[language]
@@ -120,8 +122,3 @@ _WORDS = {
         "earlier": "以前に {:,} 件",
     },
 }
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

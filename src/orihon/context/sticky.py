@@ -1,10 +1,10 @@
-"""Sticky files as the window shows them: whole near its head, and what has changed since then at its end.
+"""Sticky files as the window shows them: in full near its head, and later changes at its end.
 
-The head shows the files as they were at the last fold, summary or clear, so that the prefix stays where it is. A list
-that comes later is told where it came, by what is new in it, and moves to the head with the next fold.
+The head shows the files as of the last fold, summary or clear, so that the prefix does not change. For a later list the
+window shows what is new in it, where it was set. The next fold moves it to the head.
 
-A file stands between two marks. Where its text or its name holds such a mark itself, the mark is shown changed, so
-that no file can end its own entry and speak outside of it.
+A file is enclosed in two marks. A mark inside its text or its name is altered, so that no file can end its own entry
+and speak outside it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WORDS = {
 
 
 class StickyFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One version of a file: which blob holds its text, what it costs, and how the file on disk is recognised."""
+    """One version of a file: the blob with its text, its tokens, and how the file on disk is recognised."""
 
     path: str
     sha256: str
@@ -59,7 +59,7 @@ class StickyFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def version(self) -> tuple[str, str]:
-        """What makes it the same for a reader: its name and its text."""
+        """The name and the text, which are all that a reader sees of it."""
         return self.path, self.sha256
 
 
@@ -81,25 +81,25 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The files near the head of a window; those that go beyond the room are only named."""
+    """The files near the head of a window. Files that do not fit are only named."""
 
     entries: tuple[Entry, ...] = ()
     language: str = "en"
     room: int | None = None
 
     def within(self, room: int) -> Head:
-        """The same files in so many tokens at most."""
+        """Return the same files in at most this many tokens."""
         whole = 0 < room >= sum(entry.tokens for entry in self.entries)
         return Head(self.entries, self.language, None if whole else max(0, room))
 
     @property
     def tokens(self) -> int:
-        """What the files that are shown cost."""
+        """The tokens of the files that are shown."""
         return sum(entry.tokens for entry in fitting(self.entries, self.room)[0])
 
     @property
     def text(self) -> str:
-        """What the model reads; nothing when there is no file, or no room at all."""
+        """The text for the model; empty if there is no file, or no room at all."""
         if not self.entries or self.room == 0:
             return ""
         shown, left = fitting(self.entries, self.room)
@@ -108,7 +108,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """What is told of a list, and after which message."""
+    """The changes of a list, and the message after which they are shown."""
 
     after: int
     text: str
@@ -118,13 +118,13 @@ Load = Callable[[StickyFile], str | None]  # the text of a version; None when it
 
 
 def entry_text(path: str, text: str) -> str:
-    """A file between its marks."""
+    """Return a file between its marks."""
     end = "" if text.endswith("\n") or not text else "\n"
     return f"{BEGIN}[{shown_path(path)}]\n{_escaped(text)}{end}{END}"
 
 
 def shown_path(path: str) -> str:
-    """A path in one line, with its middle left out if no file could have such a long one."""
+    """Return a path in one line, without its middle if it is too long for any file."""
     if len(path) > PATH_CHARS:
         path = f"{path[: PATH_CHARS // 2]}…{path[-PATH_CHARS // 2 :]}"
     return _escaped(_UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", path))
@@ -135,7 +135,7 @@ def _escaped(text: str) -> str:
 
 
 def entries_of(files: Iterable[StickyFile], load: Load, language: str) -> tuple[Entry, ...]:
-    """The files with their texts."""
+    """Return the files with their texts."""
     return tuple(_entry(file, load, language) for file in files)
 
 
@@ -146,7 +146,7 @@ def _entry(file: StickyFile, load: Load, language: str) -> Entry:
 
 
 def fitting(entries: Sequence[Entry], room: int | None) -> tuple[list[Entry], list[str]]:
-    """Those that fit, in their order, and the paths of the others: a large one does not keep out the smaller ones."""
+    """Return the files that fit, in order, and the paths of the others. A large file does not exclude smaller ones."""
     if room is None:
         return list(entries), []
     found: list[Entry] = []
@@ -161,7 +161,7 @@ def fitting(entries: Sequence[Entry], room: int | None) -> tuple[list[Entry], li
 
 
 def told(before: StickyList, now: StickyList, load: Load, language: str) -> str:
-    """What is new in a list: the texts that fit into its room, the names of the others and of those that are gone."""
+    """Return what is new in a list: the texts that fit, the names of the others, and the names of removed files."""
     words = _WORDS[language]
     known = {file.version for file in before.files}
     entries = entries_of((file for file in now.files if file.version not in known), load, language)

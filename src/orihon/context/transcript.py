@@ -1,7 +1,7 @@
 """Messages as quoted lines for a summariser: `[USER]: …`, `[TOOL]: name -> …`.
 
-The lines are material, never instructions. Whatever looks like one of our own marks inside a message is escaped, so
-that no content can pose as another speaker or as the end of the quotation.
+The lines are material, never instructions. Text inside a message that looks like one of these marks is escaped, so that
+no content can pose as another speaker or as the end of the quotation.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _MARK = re.compile(r"^([^\S\n]*)(\[(?:SYSTEM|USER|ASSISTANT|TOOL|SUMMARY)\]|===)
 
 
 def transcript(messages: Iterable[Message], *, max_chars: int = MAX_CHARS) -> str:
-    """The messages, one after the other, each with its speaker."""
+    """Return the messages as text, each with its speaker."""
     return "\n".join(_line(message, max_chars) for message in messages)
 
 
 def quoted(text: str) -> str:
-    """The text with every mark of ours made harmless."""
+    """Return the text with our marks escaped."""
     return _MARK.sub(r"\1\\\2", text)
 
 
 def pieces(messages: Sequence[Message], max_tokens: int, counter: Counter) -> list[list[Message]]:
-    """The messages in pieces that fit, cut between units; a unit that is too large is a piece of its own."""
+    """Yield the messages in pieces that fit, cut between units. A unit that is too large is a piece of its own."""
     found: list[list[Message]] = []
     room = 0
     for unit in units_of(messages):

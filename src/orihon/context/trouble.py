@@ -1,4 +1,4 @@
-"""Lines that report an error, by their words: in English and Japanese, and not those that say there was none."""
+"""Recognise lines that report an error, in English and Japanese, and not those that report that there was none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NONE = re.compile(
 
 
 def reports_error(line: str) -> bool:
-    """Whether a line reports an error."""
+    """Return whether a line reports an error."""
     return _ERROR.search(line) is not None and _NONE.search(line) is None
 
 
 def error_lines(text: str) -> Iterator[int]:
-    """Where the lines begin that report an error."""
+    """Return the offsets of the lines that report an error."""
     at = 0
     while (match := _ERROR.search(text, at)) is not None:
         start = text.rfind("\n", 0, match.start()) + 1

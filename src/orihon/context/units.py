@@ -12,7 +12,7 @@ from orihon.records import Message
 
 
 def units_of(messages: Iterable[Message]) -> list[list[Message]]:
-    """The messages in units, in the order in which the units begin; a late result belongs to its call all the same."""
+    """Return the units in the order in which they begin. A late result still belongs to its call."""
     units: list[list[Message]] = []
     owner: dict[str, int] = {}
     for message in messages:
@@ -38,7 +38,7 @@ def is_waiting(unit: Sequence[Message]) -> bool:
 
 
 def after_prompt(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages without the system prompt, which is what the log begins with; later ones of the system are notes."""
+    """Return the messages after the system prompt, with which the log begins. Later system messages are notes."""
     place = 0
     while place < len(messages) and is_prompt(messages[place], place):
         place += 1
@@ -46,7 +46,7 @@ def after_prompt(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def is_prompt(message: Message, place: int) -> bool:
-    """Whether a message belongs to the system prompt, if all before this place do."""
+    """Return whether a message belongs to the system prompt, given that all messages before it do."""
     return message.role == "system" and message.seq == place + 1
 
 

@@ -28,7 +28,7 @@ from orihon.inheritance.outline import (
     Section,
 )
 from orihon.planning.history import Run, read_run
-from orihon.planning.plan_state import DONE, locate_step, normalise, shorten
+from orihon.planning.plan_state import DONE, locate_step, normalise
 from orihon.planning.schema import (
     Action,
     Complexity,
@@ -43,6 +43,7 @@ from orihon.planning.schema import (
     make_entry,
 )
 from orihon.task.task import Task
+from orihon.terminal import shorten
 
 MAX_CHARS = 200
 MAX_SUBTASKS = 30

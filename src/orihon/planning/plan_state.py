@@ -48,6 +48,7 @@ from orihon.records import Event, Message
 from orihon.settings.schema import Replanning
 from orihon.stores.base import Store
 from orihon.task.log import last_number, load_view
+from orihon.terminal import shorten
 
 NOTE = "planning"
 COMPARED_CHARS = 500
@@ -401,12 +402,6 @@ def locate_step(plan: Plan, text: str, tool: str = "") -> tuple[int | None, int 
 def normalise(text: str) -> str:
     """Return the text in the form in which texts are compared."""
     return _normalise(text[:COMPARED_CHARS])
-
-
-def shorten(text: str, limit: int) -> str:
-    """Return the text on one line of at most `limit` characters."""
-    text = " ".join(text[: 2 * limit].split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 @functools.lru_cache(maxsize=4 * MAX_ITEMS)  # a long run compares the same steps many times

@@ -12,10 +12,10 @@ from orihon.context import wire
 from orihon.context.frame import Budget, Policy
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.context.tree import Limits
+from orihon.context.wire.schemas import Schema, parse_tools
 from orihon.errors import BudgetTooSmall, UsageError
 from orihon.ingest import shown
 from orihon.settings.schema import Count, Settings, Share, Whole
-from orihon.task.tool_schemas import Schema, parse_tools
 from orihon.tokens import Counter, counter
 
 EXTRACTIVE = "extractive"
@@ -23,15 +23,6 @@ CALLABLE = "callable"
 MAX_RESERVED_OUTPUT = 4096  # by default
 
 Summariser = Callable[[str], str]
-
-
-def name_summariser(summariser: Summariser | None) -> str:
-    """Return the name that is stored of a summariser: that of its model, if it says it."""
-    if summariser is None:
-        return EXTRACTIVE
-    owner = getattr(summariser, "__self__", None)
-    names = (getattr(summariser, "model", ""), getattr(owner, "name", ""), getattr(owner, "model", ""))
-    return next((name for name in names if isinstance(name, str) and name), CALLABLE)
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):

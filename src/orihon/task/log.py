@@ -10,6 +10,7 @@ import logging
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -27,13 +28,13 @@ from orihon.context.snapshot import from_data, rendered
 from orihon.context.units import is_same_reply, unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import compose
-from orihon.errors import Corrupt, NotFound
+from orihon.errors import BudgetTooSmall, Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
 from orihon.stores.base import LISTS, Problem, Store
 from orihon.task.config import TaskConfig, count_schemas, tool_name
 from orihon.task.sticky import StickyTexts
 from orihon.task.window import Window
-from orihon.tokens import counter
+from orihon.tokens import MIN_PAIRS, MOST_SCALE, calibrate, counter
 
 logger = logging.getLogger("orihon")
 
@@ -42,6 +43,10 @@ UNIT = 256  # messages among which the results of a call are searched
 RECENT_BYTES = 1024 * 1024
 MAX_INLINE_BYTES = 8 * 1024 * 1024  # a larger text is shown by its beginning
 OPENING = 16  # messages among which the first request is searched
+MAX_PAIRS = 16  # newest requests that the calibration considers
+MIN_CHANGE = 0.05  # smaller differences are ignored
+REFUSAL_FACTOR = 1.25  # a refused window was this much larger than the room it gets next
+MAX_REFUSALS = 4  # in a row
 SNAPSHOT_SHARE = 0.1  # of the limit
 SUMMARY_SHARE = 0.25  # of the limit; a summary made for a larger window, or elsewhere, may be longer
 
@@ -314,6 +319,57 @@ class TaskLog:
             stand_ins = {fold.seq: StandIn(fold.seq, fold.text, fold.arguments, fold.tokens) for fold in stored}
             self._stand_ins = (folds.first, folds.last, stand_ins)
         return self._stand_ins[2]
+
+
+# how many of the provider's tokens one of ours is, learned from the usage it reports and the windows it refuses
+
+
+class Calibration:
+    """The newest requests of a task: what we counted, and what the provider reported.
+
+    A refusal counts for good: no later report takes the scale below what the refusals taught.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[int, int]] = []
+        self._config: object = None
+
+    def report(self, log: TaskLog, counted: int, reported: int) -> dict[str, Any]:
+        """Return the notes to store after a reply with usage; none if the scale changes little."""
+        if self._config is not log.config:  # another model counts differently
+            self._pairs, self._config = [], log.config
+        self._pairs = [*self._pairs, (counted + log.schema_tokens, reported)][-MAX_PAIRS:]
+        if len(self._pairs) < MIN_PAIRS:
+            return {}  # the scale from before a resume holds until there are as many pairs again
+        scale = max(1.0, float(log.view.state.notes.get("least_scale", 1.0)), calibrate(self._pairs))
+        return {"scale": round(scale, 3)} if abs(scale - log.scale) > MIN_CHANGE else {}
+
+
+def refuse(log: TaskLog, *, sent: int, calls: int) -> dict[str, Any]:
+    """Return the notes to store after the provider refused a window of `sent` tokens in a task with `calls` replies."""
+    times, at = log.view.state.notes.get("refusals", (0, -1))
+    times = times + 1 if at == calls else 1
+    if times > MAX_REFUSALS:
+        raise BudgetTooSmall(
+            f"The provider refuses the request as too long, even after it was folded {MAX_REFUSALS} times in a row to "
+            f"{sent:,} tokens.",
+            needed=sent,
+            allowed=log.limit,
+            hint="Set context_length to what the server really offers, and use fewer tools or a shorter system prompt.",
+        )
+    scale = round(min(max(REFUSAL_FACTOR * log.scale, _scale_below(log, sent)), MOST_SCALE), 3)
+    return {"scale": scale, "least_scale": scale, "refusals": [times, calls]}
+
+
+def _scale_below(log: TaskLog, sent: int) -> float:
+    """Return the scale at which there is clearly less room than a window of `sent` tokens took; 1 if none was sent."""
+    if not sent:
+        return 1.0
+    config = log.config
+    return (config.context_length - config.reserved_output) / max(1.0, sent / REFUSAL_FACTOR + log.schema_tokens)
+
+
+# what a store holds of a task
 
 
 def load_config(metadata: Metadata, view: View) -> TaskConfig:

@@ -33,11 +33,11 @@ def message_of(
     key: str | None = None,
 ) -> Message:
     """A message that a store has still to number, date and count."""
-    role = to_text(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
+    if type(role) is not str or role not in ROLES:
+        role = to_text(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
     if role not in ROLES:
         raise UsageError(f"A message cannot have the role {role!a:.80}.", hint=f"Allowed are {', '.join(ROLES)}.")
-    given = [] if tool_calls is None else to_list(tool_calls, "tool_calls", hint="Give a list of calls.")
-    calls = [call_of(call) for call in given]
+    calls = [] if tool_calls is None else calls_of(tool_calls)
     if calls and role != "assistant":
         raise UsageError(f"A message of the {role} cannot call tools.", hint="Calls belong to the assistant.")
     return Message(
@@ -48,11 +48,16 @@ def message_of(
         tool_call_id=to_optional_text(tool_call_id, "tool_call_id"),
         tool_name=to_optional_text(tool_name, "tool_name"),
         is_error=to_bool(is_error, "is_error"),
-        usage=_usage(usage),
+        usage=None if usage is None else _usage(usage),
         key=to_optional_text(key, "key"),
         timestamp="",
         tokens=0,
     )
+
+
+def calls_of(calls: Iterable[Any]) -> list[Call]:
+    """The calls of a message."""
+    return [call_of(call) for call in to_list(calls, "tool_calls", hint="Give a list of calls.")]
 
 
 def call_of(call: Any) -> Call:
@@ -159,8 +164,8 @@ def _picture(value: Any) -> Part:
     return Part(type="image", url=url)
 
 
-def _usage(usage: Usage | dict[str, Any] | None) -> Usage | None:
-    if usage is None or isinstance(usage, Usage):
+def _usage(usage: Usage | dict[str, Any]) -> Usage:
+    if isinstance(usage, Usage):
         return usage
     try:
         return msgspec.convert(clean_value(usage), Usage)

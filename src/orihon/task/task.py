@@ -33,11 +33,10 @@ from orihon.errors import StoreError, TangentError, UsageError
 from orihon.ingest import shown
 from orihon.records import Issue, Message, PlanEntry, PlanKind, Sent, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
-from orihon.task.calibration import Calibration, refuse
 from orihon.task.config import Summariser, TaskConfig, check_option_names
 from orihon.task.hooks import call_hooks
 from orihon.task.lifecycle import Ending, Lifecycle
-from orihon.task.log import TaskLog
+from orihon.task.log import Calibration, TaskLog, refuse
 from orihon.task.messages import message_of, with_ids
 from orihon.task.sticky import Files, FileVersion
 from orihon.task.summaries import TANGENT_KEY, Summaries
@@ -91,17 +90,17 @@ class Task:
         self.uuid = lease.uuid
         self.inheritance = inheritance  # what this task took over from earlier runs
         self.session: Session | None = None  # who in this process shares it, if it stays open
-        self.hooks = tuple(hooks)
-        self.summaries = Summaries(self.writer, summariser)
-        self._timeline = Timeline(self.writer, self.summaries.summarise_tangent)
-        self._calls = ToolCalls(self.writer, lambda run: call_hooks(self.hooks, "after_tool", self, run))
+        self._hooks = tuple(hooks)
+        self._summaries = Summaries(self.writer, summariser)
+        self._timeline = Timeline(self.writer, self._summaries.summarise_tangent)
+        self._calls = ToolCalls(self.writer, lambda run: call_hooks(self._hooks, "after_tool", self, run))
         self._lifecycle = Lifecycle(
-            self.writer, self._timeline, self._calls, self.summaries, on_change=self._call_status_hooks
+            self.writer, self._timeline, self._calls, self._summaries, on_change=self._call_status_hooks
         )
         self._calibration = Calibration()
         self._sent: Sent | None = None  # the window that the next reply answers
         self._uncounted = 0  # a reply that is stored but not yet counted in the row
-        self.began = any(message.role == "user" for message in self.log.read(1, OPENING))
+        self._began = any(message.role == "user" for message in self.log.read(1, OPENING))
 
     @property
     def log(self) -> TaskLog:
@@ -121,16 +120,11 @@ class Task:
     @property
     def summariser(self) -> Summariser | None:
         """The callable that writes summaries; None means the extractive summariser."""
-        return self.summaries.summariser
+        return self._summaries.summariser
 
     @summariser.setter
     def summariser(self, summariser: Summariser | None) -> None:
-        self.summaries.summariser = summariser
-
-    @property
-    def threshold_has_effect(self) -> bool:
-        """Whether `compression_threshold` triggers summaries: with a summariser always, without with one policy."""
-        return self.summariser is not None or self.config.window == "plain"
+        self._summaries.summariser = summariser
 
     # messages
 
@@ -169,7 +163,7 @@ class Task:
             writer.check_running()
             if pinned:
                 self._timeline.check_pins(writer.log.counter.message(message))
-            if role == "user" and not self.began:
+            if role == "user" and not self._began:
                 self._insert_inherited_block()
             if role == "tool" and not tool_call_id:
                 message = self._calls.match(message)
@@ -212,8 +206,8 @@ class Task:
     def _count_reply(self, seq: int, usage: Usage | None) -> None:
         writer = self.writer
         self._uncounted = seq
-        context, stored = writer.row.current_context_tokens, writer.log.one(seq)
-        tokens = usage.input_tokens + usage.output_tokens if usage else context + stored.tokens
+        context = writer.row.current_context_tokens
+        tokens = context + writer.log.one(seq).tokens if usage is None else usage.input_tokens + usage.output_tokens
         writer.update(add={"llm_call_count": 1, "total_tokens": tokens}, last_activity="llm_reply")
         self._uncounted = 0
         writer.logger.info("LLM call #%d: %d tokens", writer.row.llm_call_count, tokens)
@@ -221,8 +215,8 @@ class Task:
             notes = self._calibration.report(writer.log, context, usage.input_tokens)
             if notes:
                 writer.note(**notes)
-        if self.hooks:
-            call_hooks(self.hooks, "after_reply", self, stored)
+        if self._hooks:
+            call_hooks(self._hooks, "after_reply", self, writer.log.one(seq))
 
     def _insert_inherited_block(self) -> None:
         """Append what the earlier runs left, just before the first request."""
@@ -230,7 +224,7 @@ class Task:
             seq = self.writer.append(message_of("assistant", self.inheritance.text, key=INHERITED))
             if seq not in self.log.view.state.pins:
                 self.writer.event("pin", seq=seq)
-        self.began = True
+        self._began = True
 
     # the window
 
@@ -249,13 +243,13 @@ class Task:
         with writer.lock:
             writer.check_running()
             writer.reload_if_uncertain()
-            if self.threshold_has_effect and self.summaries.is_due():
-                self.summaries.compact()
+            if writer.config.window == "plain" and self._summaries.is_due():
+                self._summaries.compact()
             window = self._compose()
             self._make_durable(window)
             self._sent = self._describe(window)
-            if self.hooks:
-                call_hooks(self.hooks, "before_request", self, window)
+            if self._hooks:
+                call_hooks(self._hooks, "before_request", self, window)
         return window
 
     def _make_durable(self, window: Window) -> None:
@@ -281,8 +275,8 @@ class Task:
         batch = composed.batch
         if batch is not None:
             # folding had to hide old messages completely: a summary should stand for them
-            shown = self.summaries.count_shown(batch.hidden) if self.summariser is not None else None
-            if shown is not None and self.summaries.compact(keep_recent=shown) is not None:
+            shown = self._summaries.count_shown(batch.hidden) if self.summariser is not None else None
+            if shown is not None and self._summaries.compact(keep_recent=shown) is not None:
                 batch = self.log.compose().batch
             if batch is not None:
                 self.writer.store_folds(batch)
@@ -308,7 +302,7 @@ class Task:
         with self.writer.lock:
             self.writer.check_running()
             focus = self.writer.sanitiser.text(focus)  # the summariser reads it
-            make = self.summaries.preview if dry_run else self.summaries.compact
+            make = self._summaries.preview if dry_run else self._summaries.compact
             return make(focus=focus, keep_recent=keep_recent)
 
     def stats(self) -> Stats:
@@ -514,17 +508,17 @@ class Task:
         with self.writer.lock:
             self._lifecycle.end(ending)
 
-    def drop(self, reason: str = "") -> None:
+    def _drop(self, reason: str = "") -> None:
         """Stop a task that is pending or paused, without resuming it first."""
         with self.writer.lock:
             self._lifecycle.drop(to_optional_text(reason, "reason") or "")
 
-    def finish(self, ending: Ending) -> None:
+    def _finish(self, ending: Ending) -> None:
         """Do the rest of an ending that another process began."""
         with self.writer.lock:
             self._lifecycle.finish(ending)
 
-    def interrupt_lost_calls(self) -> None:
+    def _interrupt_lost_calls(self) -> None:
         """Answer all open calls as interrupted, after a crash."""
         with self.writer.lock:
             self._calls.interrupt_unanswered()
@@ -543,7 +537,7 @@ class Task:
             self._lifecycle.close()
 
     def _call_status_hooks(self, status: Status) -> None:
-        call_hooks(self.hooks, f"on_{status}", self)
+        call_hooks(self._hooks, f"on_{status}", self)
 
     def __enter__(self) -> Self:
         return self

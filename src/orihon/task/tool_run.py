@@ -18,6 +18,7 @@ import msgspec
 from orihon.codec import safe_str
 from orihon.coerce import decode_json
 from orihon.records import Message, Part, ToolCall
+from orihon.terminal import shorten
 
 INLINE_CHARS = 2000  # a longer result is stored in full in the log only
 ERROR_CHARS = 2000
@@ -94,9 +95,9 @@ class ToolRun:
 
 def describe_action(record: ToolCall) -> dict[str, str]:
     """Return what the snapshot learns from a stored run."""
-    action = _shorten(f"{record.tool} {_first_value(record.args)}")
+    action = shorten(f"{record.tool} {_first_value(record.args)}", ACTION_CHARS)
     if record.status == "error":
-        return {"observed": _shorten(f"{action}: {_shorten(record.error or '')}", 2 * ACTION_CHARS)}
+        return {"observed": shorten(f"{action}: {shorten(record.error or '', ACTION_CHARS)}", 2 * ACTION_CHARS)}
     return {"acted": action}
 
 
@@ -159,8 +160,3 @@ def _parse_part(item: Part | dict[str, Any]) -> Part:
 
 def _first_value(arguments: dict[str, Any]) -> str:
     return str(next((value for value in arguments.values() if isinstance(value, str | int | float)), ""))
-
-
-def _shorten(text: str, max_chars: int = ACTION_CHARS) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

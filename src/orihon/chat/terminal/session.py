@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from orihon.agent.loop import Limits, Loop, Step
-from orihon.agent.models import RESTART_NOTICE, Model, get_model_name
+from orihon.agent.models import RESTART_NOTICE, Model
 from orihon.agent.queue import Job
 from orihon.agent.run_setup import RunSetup
 from orihon.chat import registry
@@ -26,6 +26,8 @@ from orihon.chat.terminal.meter import Meter, find_context_length
 from orihon.chat.terminal.ui import ChatUI
 from orihon.engine import Engine
 from orihon.errors import OrihonError, StoreError, UsageError
+from orihon.task.config import TaskConfig
+from orihon.terminal import shorten
 
 MAX_LINE_CHARS = 160
 REMINDER_ENTRIES = 6  # that a resumed conversation shows
@@ -52,7 +54,7 @@ class ChatSession:
     def begin(self) -> None:
         """Give the conversation the current tools and summariser, and show its state."""
         conversation, task, note = self.conversation, self.conversation.task, self.ui.note
-        task.summariser = self.setup.find_summariser(self.model)
+        task.summariser = self.setup.summariser
         task.reconfigure(tools=self.setup.tools.schemas)
         self.files.begin()
         is_new = not conversation.turn and conversation.next_message is None
@@ -121,11 +123,11 @@ class ChatSession:
                 self._received = [] if step.text == RESTART_NOTICE else [*self._received, step.text]
                 self.ui.write_piece(step.text)
             case "call" | "note":
-                self.ui.note(f"  {_shorten(step.text)}")
+                self.ui.note(f"  {shorten(step.text, MAX_LINE_CHARS)}")
             case "result" if step.is_error:
-                self.ui.note(f"  {self.texts('failed', text=_shorten(step.text))}")
+                self.ui.note(f"  {self.texts('failed', text=shorten(step.text, MAX_LINE_CHARS))}")
             case "result":
-                self.ui.note(f"    {_shorten(step.text)}")
+                self.ui.note(f"    {shorten(step.text, MAX_LINE_CHARS)}")
 
     def show_error(self, error: OrihonError) -> None:
         """Show an error, and keep it in the transcript unless the user mistyped something."""
@@ -152,7 +154,6 @@ class ChatSession:
         provider, _, rest = model.name.partition(":")
         changes = {"llm_provider": provider, "model": model.name if provider == "scripted" else rest}
         self.conversation.task.reconfigure(**changes, **({"context_length": length} if length else {}))
-        self.conversation.task.summariser = self.setup.find_summariser(model)
 
     def _open_model(self, name: str) -> Model:
         if name not in self._models:
@@ -218,9 +219,9 @@ def make_system_prompt(setup: RunSetup, texts: Texts) -> str:
     return "\n\n".join(filter(None, (texts.system_prompt, setup.settings.system_prompt.strip())))
 
 
-def _shorten(text: str) -> str:
-    line = " ".join(text[: 4 * MAX_LINE_CHARS].split())
-    return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"
+def get_model_name(config: TaskConfig) -> str:
+    """Return the model of a conversation, as `open_model` expects it."""
+    return config.model if config.llm_provider == "scripted" else f"{config.llm_provider}:{config.model}"
 
 
 @contextmanager

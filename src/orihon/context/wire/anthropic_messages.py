@@ -1,4 +1,4 @@
-"""Messages: turns that alternate, results at the head of the user's, thinking that comes back whole or not at all.
+"""Render Anthropic's Messages: alternating turns, results at the start of the user's, thinking in full or not at all.
 
 The API reads a whole tool loop as one turn of the assistant's. Its thinking is sent back, in every turn and not only
 the last, because leaving it out later would change what was sent before; but only when the turn is all of one piece:
@@ -45,7 +45,7 @@ Block = dict[str, Any]
 def anthropic(
     messages: Sequence[Message], *, model: str = "", cache: bool = True, load: Load | None = None
 ) -> dict[str, Any]:
-    """A repaired list as the `system` (left out when there is none) and the `messages` of a request."""
+    """Return a repaired list as the `system` (absent if there is none) and the `messages` of a request."""
     system = [_text(text_of(message, load)) for message in messages if message.role == "system"]
     turns: list[dict[str, Any]] = []
     for of_user, run in groupby(messages, key=lambda message: message.role in {"user", "system"}):
@@ -62,7 +62,7 @@ def anthropic(
 
 
 def _add_loop(turns: list[dict[str, Any]], loop: list[Message], model: str, load: Load | None) -> None:
-    """What the assistant and its tools say between two words of the user's, thinking in all of it or in none."""
+    """Add what the assistant and its tools say between two messages of the user, with all of the thinking or none."""
     native = [native_items(message, "anthropic", model, _ID) for message in loop]
     whole = all(
         message.role == "tool" or _is_complete(items) or _made_without_thinking(message, model)
@@ -79,7 +79,7 @@ def _add_loop(turns: list[dict[str, Any]], loop: list[Message], model: str, load
 
 
 def _is_complete(items: list[Block]) -> bool:
-    """Whether every thought is signed and led to something."""
+    """Return whether every thinking block is signed and led to something."""
     thoughts = [item for item in items if item.get("type") in _THINKING]
     signed = all(item.get("signature") or item.get("data") for item in thoughts)
     return bool(items) and signed and items[-1].get("type") not in _THINKING
@@ -115,7 +115,7 @@ def _reply(message: Message, load: Load | None) -> list[Block]:
 
 
 def _result(message: Message, load: Load | None) -> Block:
-    # the API takes nothing but text in the result of a failure
+    # the API accepts only text in the result of a failure
     shown = _pieces(message, load, () if message.is_error else IMAGES)
     block = {"type": "tool_result", "tool_use_id": wire_id(message.tool_call_id or "", _ID), "content": _blocks(shown)}
     return block | {"is_error": True} if message.is_error else block

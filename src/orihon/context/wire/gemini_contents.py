@@ -1,4 +1,4 @@
-"""Contents: turns of `user` and `model`, every call answered in the turn after it.
+"""Render Gemini's contents: turns of `user` and `model`, and every call answered in the turn after it.
 
 Calls and answers are paired by name and order, and by id only where the model gave one. A reply's parts go back as
 they came, each signature in its own part, to the model that made them. Models from Gemini 3 on refuse a call without a
@@ -38,7 +38,7 @@ Part = dict[str, Any]
 
 
 def gemini(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> dict[str, Any]:
-    """A repaired list as the `systemInstruction` (left out when there is none) and the `contents` of a request."""
+    """Return a repaired list as the `systemInstruction` (absent if there is none) and the `contents` of a request."""
     system = [{"text": text_of(message, load)} for message in messages if message.role == "system"]
     contents: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
@@ -62,7 +62,7 @@ def _add(contents: list[dict[str, Any]], role: str, parts: Iterable[Part]) -> No
 
 
 def _reply(message: Message, model: str, load: Load | None, ids: dict[str, str]) -> list[Part]:
-    """The parts of a reply; the ids that the model itself gave are noted for the answers."""
+    """Return the parts of a reply. Ids that the model itself gave are recorded for the answers."""
     found = _VERSION.search(model)
     must_sign = bool(message.tool_calls) and found is not None and int(found[1]) >= SIGNED_SINCE
     items = native_items(message, "gemini", model, None)

@@ -1,4 +1,4 @@
-"""Chat completions: what OpenAI and everything that speaks like it takes.
+"""Render the messages of chat completions, for OpenAI and compatible servers.
 
 Arguments go out byte for byte. Nothing is merged, so the rendering of a log is a prefix of the rendering of a longer
 one. A result can hold only words here, so its pictures follow in a message of the user's. Reasoning goes back, to the
@@ -31,7 +31,7 @@ LONGEST_ID = 40
 
 
 def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
-    """A repaired list as the `messages` of a chat completion."""
+    """Return a repaired list as the `messages` of a chat completion."""
     rendered: list[dict[str, Any]] = []
     pictures: list[Piece] = []
     for message in messages:
@@ -80,7 +80,7 @@ def _reasoning(native: Native, model: str) -> dict[str, Any]:
 
 
 def _result(message: Message, load: Load | None, pictures: list[Piece]) -> dict[str, Any]:
-    """A result in words; its pictures are put to the others."""
+    """Return the text of a result and collect its pictures."""
     text = plain_text(message)
     if text is None:
         shown = render_pieces(message, load, IMAGES)
@@ -91,7 +91,7 @@ def _result(message: Message, load: Load | None, pictures: list[Piece]) -> dict[
 
 
 def _shown(pictures: list[Piece]) -> dict[str, Any]:
-    """The pictures of the results so far, which are told by this."""
+    """Return a message with the pictures of the results so far."""
     content = _content([PICTURES, *pictures])
     pictures.clear()
     return {"role": "user", "content": content}

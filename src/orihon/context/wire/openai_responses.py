@@ -1,4 +1,4 @@
-"""Responses: a flat list of items.
+"""Render the input of OpenAI's Responses: a flat list of items.
 
 A reasoning item belongs to the item after it, so a reply's items go back together, as they came, or not at all:
 then its words and calls go without their ids, and nothing asks for the reasoning. Reasoning without its encrypted
@@ -30,7 +30,7 @@ _ID = re.compile(r".{1,64}", re.DOTALL)
 
 
 def responses(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> list[dict[str, Any]]:
-    """A repaired list as the `input` of a response."""
+    """Return a repaired list as the `input` of a response."""
     rendered: list[dict[str, Any]] = []
     seen: set[str] = set()  # the ids of items, which name them once
     for message in messages:

@@ -1,4 +1,4 @@
-"""What the four formats share: a message as text, arguments and ids that a provider takes, its own payload."""
+"""What the four formats share: the text of a message, arguments and ids that a provider accepts, its own payload."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$")
 
 
 def text_of(message: Message, load: Load | None) -> str:
-    """The message in words alone."""
+    """Return the text of a message."""
     text = plain_text(message)
     return join_pieces(render_pieces(message, load)) if text is None else text
 
 
 def plain_text(message: Message) -> str | None:
-    """The words of a message that has nothing else, as nearly all have; None for others."""
+    """Return the text of a message that has nothing else, which most are; None for others."""
     text = message.content
     if isinstance(text, str) and message.blob is None:
         return "" if text.isspace() else text
@@ -47,7 +47,7 @@ def plain_text(message: Message) -> str | None:
 
 
 def arguments_of(call: Call, load: Load | None) -> str:
-    """The arguments as the model wrote them; where only their beginning is at hand, an object that says so."""
+    """Return the arguments as the model wrote them, or an object that says that only their beginning is available."""
     if call.blob is None:
         return call.arguments
     if load is not None:
@@ -57,18 +57,18 @@ def arguments_of(call: Call, load: Load | None) -> str:
 
 
 def wire_id(id: str, allowed: re.Pattern[str]) -> str:
-    """The id, or a stable one in its place where the provider would refuse it."""
+    """Return the id, or a stable replacement if the provider would refuse it."""
     return id if allowed.fullmatch(id) else make_id(id)
 
 
 def same_model(one: str, other: str) -> bool:
-    """Whether two names mean one model: a reply gives the dated name of what was asked for without a date."""
+    """Return whether two names mean the same model: a reply may add a date to the name that was requested."""
     one, other = (name.rpartition("/")[2].removesuffix("-latest") for name in (one, other))
     return other in {one, _DATE.sub("", one)} or one == _DATE.sub("", other)
 
 
 def native_items(message: Message, api: str, model: str, ids: re.Pattern[str] | None) -> list[dict[str, Any]]:
-    """The provider's own payload, whole, for the API and the model that made it; nothing for any other.
+    """Return the provider's own payload for the API and the model that made it; nothing for any other.
 
     A message that was folded or got other ids since is no longer the one that the signatures vouch for. `ids` are
     those that the provider takes; None, where it can do without.
@@ -88,7 +88,7 @@ def native_items(message: Message, api: str, model: str, ids: re.Pattern[str] | 
 
 
 def _is_sound_block(block: dict[str, Any]) -> bool:
-    """Whether a block is one that Anthropic gives and takes back; a reply has no cache marks."""
+    """Return whether a block is one that Anthropic returns and accepts. A reply has no cache marks."""
     kind = block["type"]
     if kind == "tool_use":
         return isinstance(block["input"], dict) and "cache_control" not in block
@@ -97,7 +97,7 @@ def _is_sound_block(block: dict[str, Any]) -> bool:
 
 
 def _is_sound_item(item: dict[str, Any]) -> bool:
-    """Whether an item is one that OpenAI gives and takes back; calls of other kinds wait for results that none has."""
+    """Return whether an item is one that OpenAI returns and accepts. Calls of other kinds never get a result."""
     kind = item["type"]
     if kind == "message":
         words = [part.get("text") or part.get("refusal") or "" for part in item["content"]]
@@ -108,7 +108,7 @@ def _is_sound_item(item: dict[str, Any]) -> bool:
 
 
 def _is_sound_part(part: dict[str, Any]) -> bool:
-    """Whether a part is one that Gemini gives and takes back."""
+    """Return whether a part is one that Gemini returns and accepts."""
     if "functionCall" in part and not isinstance(part["functionCall"].get("args", {}), dict):
         return False
     kinds = part.keys() & _GEMINI_DATA

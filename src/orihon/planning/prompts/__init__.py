@@ -16,9 +16,10 @@ from orihon.inheritance.block import neutralise
 from orihon.inheritance.names import Names
 from orihon.inheritance.outline import ToolUse
 from orihon.planning.digest import Lesson, describe_all, read_words
-from orihon.planning.plan_state import Question, settle_subtasks, shorten
+from orihon.planning.plan_state import Question, settle_subtasks
 from orihon.planning.schema import Plan, ReplanType, Subtask, json_schema
 from orihon.records import PlanKind
+from orihon.terminal import shorten
 
 MAX_LINES = 10  # of one kind
 MAX_STEPS = 200

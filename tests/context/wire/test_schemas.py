@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from orihon.context.wire.schemas import parse_tools
 from orihon.errors import UsageError
-from orihon.task.tool_schemas import parse_tools
 from orihon.task_key import TaskKey
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
