@@ -136,6 +136,7 @@ class Message(Record, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage | None = None
     window: Sent | None = None  # of a reply: the window that was sent
+    importance: Annotated[float, Meta(ge=0, le=1)] | None = None  # when it was added, if the phase of the task counted
     key: str | None = None
     issue: Issue | None = None  # the fields that the content of a first message was rendered from
     cleaned: bool = False

@@ -58,7 +58,7 @@ class ContextManager:
             name: value[name] for name in ("tool_calls", "tool_call_id", "tool_name", "is_error") if name in value
         }
         seq = self.task.add(str(value["role"]), value["content"], **options)
-        return importance(self.task.log.one(seq), phase=self.task.snapshot().current_phase)
+        return importance(self.task.log.one(seq))
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Return the messages to send now."""

@@ -35,7 +35,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     name: Literal["fold", "importance", "plain"] = "fold"
     max_messages: int = 24
     compression_threshold: float = 0.7
-    phase: str = ""
     ui: Limits = Limits()  # how much is shown of a tree of user interface elements
 
 

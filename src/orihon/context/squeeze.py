@@ -7,7 +7,7 @@ so the steps come to an end, and what is left then is bounded whatever the log h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -24,6 +24,7 @@ LEAST_TOKENS = 16  # a stub shorter than this says nothing any more
 NEWEST_FACTOR = 8  # the newest unit, which is unanswered, may be so many times larger than the others
 
 
+Worth = Callable[[Sequence[Message]], tuple[float, ...]]
 MakeStub = Callable[[Message, int, AbstractSet[str]], StandIn]
 
 
@@ -38,10 +39,12 @@ class Squeezer:
         *,
         always: AbstractSet[int],
         make_stub: MakeStub,
+        worth: Worth | None = None,
     ) -> None:
         self.stand_ins, self.hidden = stand_ins, hidden
         self.done: set[int] = set()  # what cannot be made smaller at this cap
         self._whole, self._always, self._make_stub = whole, always, make_stub
+        self._worth = worth or _age
 
     def make_smaller(self, draft: Draft, cap: int, excess: float, *, but: Iterable[int]) -> bool:
         """Put stubs in place of messages with more than `cap` tokens, the largest first, until the excess is gone."""
@@ -62,13 +65,16 @@ class Squeezer:
             excess -= tokens - made.tokens
         return bool(large)
 
-    def leave_out_oldest(self, draft: Draft, excess: int) -> bool:
-        """Leave out the oldest units, as many as the excess takes: not the newest, and none that is always shown."""
+    def leave_out_least(self, draft: Draft, excess: int) -> bool:
+        """Leave out the units of the least worth, as many as the excess takes: not the newest, and none always shown.
+
+        Without another worth they are the oldest.
+        """
         costs: Counter[int] = Counter()
         for message in draft.messages:
             costs[message.seq] += message.tokens
         found: list[int] = []
-        for unit in self._units()[:-1]:
+        for unit in sorted(self._units()[:-1], key=self._worth):
             seqs = [message.seq for message in unit]
             if excess > 0 and self._always.isdisjoint(seqs):
                 found += seqs
@@ -106,6 +112,10 @@ class Squeezer:
 
     def _hide(self, seqs: Iterable[int]) -> None:
         self.hidden = joined((*self.hidden, *((seq, seq) for seq in seqs)))
+
+
+def _age(unit: Sequence[Message]) -> tuple[float, ...]:
+    return (unit[0].seq,)
 
 
 def calls_left_out(stand_in: StandIn | None) -> AbstractSet[str]:

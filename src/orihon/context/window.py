@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from math import ceil
 
 import msgspec
 
 from orihon.context import ranges as number_ranges
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
-from orihon.context.policies import most_important, newest_that_fit
+from orihon.context.policies import RECENT_SHARE, most_important, newest_that_fit
 from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import hidden_mark
 from orihon.context.repair import Repairer
 from orihon.context.shelf import Draft, Shelf
-from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, calls_left_out, stub
+from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, Worth, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits, limit_trees
 from orihon.context.units import is_prompt, unit_at
@@ -288,15 +289,29 @@ class _Desk:
         considered, older = self._considered()
         free = [message for message in considered if message.seq not in self.always]
         if policy.name == "importance":
-            room = max(1, policy.max_messages - len(self.always))
-            kept = most_important(free, max_messages=room, phase=policy.phase)
-        else:
-            fixed = sum(message.tokens for message in self.always.values()) + self._fixed(self.texts.summary)
-            limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
-            kept = newest_that_fit(free, max_tokens=limit - fixed)
+            return self._important(policy.max_messages, free, older)
+        fixed = sum(message.tokens for message in self.always.values()) + self._fixed(self.texts.summary)
+        limit = min(int(policy.compression_threshold * self.budget.context_length), self.budget.limit)
+        kept = newest_that_fit(free, max_tokens=limit - fixed)
         hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
         draft, _ = self._squeezed({}, hidden, self.budget.limit)
-        return Composed(messages=draft.messages, report=self.report(draft, (f"chosen by the policy {policy.name}",)))
+        return Composed(messages=draft.messages, report=self.report(draft, ("chosen by the policy plain",)))
+
+    def _important(self, max_messages: int, free: Sequence[Message], older: Ranges) -> Composed:
+        """The window of the most important messages; all that stands beside them counts as well."""
+        room = max_messages - len(self.always)
+        while True:
+            choice = most_important(free, max_messages=max(1, room), recent=ceil(RECENT_SHARE * max_messages))
+            out = ((message.seq, message.seq) for message in free if message.seq not in choice.kept)
+            hidden = joined((*older, *out))
+            last = room <= 1
+            draft, _ = self._squeezed(
+                {}, hidden, self.budget.limit, worth=choice.worth, max_messages=max_messages if last else None
+            )
+            if last or len(draft.messages) <= max_messages:
+                break
+            room -= len(draft.messages) - max_messages
+        return Composed(messages=draft.messages, report=self.report(draft, ("chosen by the policy importance",)))
 
     # when it is too full
 
@@ -354,15 +369,27 @@ class _Desk:
                 size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
         return self._in_order(found), ()
 
-    def _squeezed(self, stand_ins: dict[int, StandIn], hidden: Ranges, most: float) -> tuple[Draft, Ranges]:
+    def _squeezed(
+        self,
+        stand_ins: dict[int, StandIn],
+        hidden: Ranges,
+        most: float,
+        *,
+        worth: Worth | None = None,
+        max_messages: int | None = None,
+    ) -> tuple[Draft, Ranges]:
         """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits.
 
-        With less than `most` it is not folded again at once; but for that alone nothing is left out.
+        With less than `most` it is not folded again at once; but for that alone nothing is left out. Calls are left
+        out of the newest unit if it has more than `max_messages`.
         """
         limit = self.budget.limit
         whole = {message.seq: message for message in self.shown(hidden)}
-        squeezer = Squeezer(whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub)
+        squeezer = Squeezer(whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub, worth=worth)
         cap = int(STAND_IN_SHARE * limit)
+        while max_messages and len(self.draft(stand_ins, squeezer.hidden, self.texts.snapshot).messages) > max_messages:
+            if not squeezer.leave_out_calls():
+                break
         while (draft := self.draft(stand_ins, squeezer.hidden, self.texts.snapshot)).tokens > most:
             if squeezer.make_smaller(draft, cap, draft.tokens - most, but=self.view.state.pins):
                 continue
@@ -371,7 +398,7 @@ class _Desk:
                 squeezer.done.clear()
             elif draft.tokens <= limit:
                 break
-            elif squeezer.leave_out_oldest(draft, draft.tokens - limit):
+            elif squeezer.leave_out_least(draft, draft.tokens - limit):
                 continue
             elif self.standing is not None:
                 self._show_anew(self.head.tokens // 2)

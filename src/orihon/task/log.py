@@ -257,8 +257,8 @@ class TaskLog:
         """Return the window now, and the folds that it needs and that are not stored yet."""
         tail = self._tail()
         policy = self._policy
-        if phase := self.view.state.snapshot.get("current_phase"):  # planning is weighed differently
-            policy = msgspec.structs.replace(policy, phase=str(phase))
+        if tail is not None:
+            policy = msgspec.structs.replace(policy, max_messages=max(1, policy.max_messages - 1))
         composed = compose(
             self.view,
             self.read,

@@ -24,6 +24,7 @@ from orihon.codec import clean_text, safe_str
 from orihon.coerce import to_mapping, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
+from orihon.context.importance import weighed
 from orihon.context.matter import INHERITED
 from orihon.context.replies import reply_of
 from orihon.context.snapshot import Snapshot, from_data, merged
@@ -197,6 +198,8 @@ class Task:
             return self.writer.append(message)
         waiting = self._calls.waiting_ids() if message.tool_calls else ()
         message = with_ids(message, self.writer.log.last + 1, waiting)
+        phase = str(self.writer.log.view.state.snapshot.get("current_phase", ""))
+        message = weighed(message, phase=phase)
         seq = self.writer.append(msgspec.structs.replace(message, window=self._sent))
         self._sent = None
         if message.tool_calls:
