@@ -26,7 +26,12 @@ _WHOLE = re.compile(r"[A-Za-z0-9+/_-]++(?:\r?\n[A-Za-z0-9+/_-]++)*+={0,2}[\r\n]*
 _QUOTED = re.compile(
     r"""["']([A-Za-z0-9+/_-]{8,}+(?:(?:\\+[nr])++[A-Za-z0-9+/_-]++)*+={0,2})(?=(?:\\+[nr])*+\\*+["'])"""
 )
-_CLASSES = bytes(120 if chr(byte).isalnum() or byte in b"+/_-" else 32 for byte in range(128)) + b" " * 128
+# In this alphabet a quote is q, a backslash is b and a byte of base64 is x, so that one search tells whether anything
+# between quotes can be base64.
+_RUN = b"+/_-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_QUOTES = bytes(120 if byte in _RUN else {34: 113, 39: 113, 92: 98}.get(byte, 32) for byte in range(256))
+_MAY_QUOTE = re.compile(rb"qx{8}(?:x{6}|x*+b)")  # 14 bytes and padding, or two lines
+_CLASSES = bytes(120 if byte in _RUN else 32 for byte in range(256))
 _LONG_RUN = b"x" * 24
 # Base64 in which four groups in a row decode to ASCII; of random letters, one group in eight does.
 _BLOB = re.compile(
@@ -197,8 +202,10 @@ def replace_base64(text: str, convert: Callable[[str], str]) -> str:
     """
     if len(text) < MIN_CHARS:
         return text
-    replaced = _replace_quoted(text, convert) if '"' in text or "'" in text else text
-    data = replaced.encode("utf-8", "surrogatepass")
+    replaced, data = text, text.encode("utf-8", "surrogatepass")
+    if _MAY_QUOTE.search(data.translate(_QUOTES)):
+        replaced = _replace_quoted(text, convert)
+        data = replaced.encode("utf-8", "surrogatepass")
     classes = data.translate(_CLASSES)
     start = classes.find(_LONG_RUN)
     if start < 0:
