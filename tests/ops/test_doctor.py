@@ -188,7 +188,9 @@ def half_a_move(task):
 
 
 def no_row(task):
-    in_database(task.parent.parent, f"DELETE FROM tasks WHERE uuid = '{task.name}'")
+    """The row was never written; one that a user deleted is another matter."""
+    for table in ("tasks", "deleted_tasks"):
+        in_database(task.parent.parent, f"DELETE FROM {table} WHERE uuid = '{task.name}'")
 
 
 def other_row(task):

@@ -5,6 +5,7 @@ import sqlite3
 
 import pytest
 
+from orihon.ops.doctor import examine
 from orihon.stores.jsonl.store import JsonlStore
 from orihon.testing.samples import a_task
 
@@ -96,3 +97,27 @@ def test_the_printed_clean_up_removes_old_rows_only(database):
     """Text dates of the one form compare with SQLite's own."""
     assert database.execute(CLEAN_UP).rowcount == 1
     assert dict(database.execute(COUNTS)) == {"running": 1, "failed": 1}
+
+
+def test_a_row_that_was_deleted_stays_deleted(database, tmp_path):
+    """002 §8.3: the statement as it is printed; the directory waits for its own deletion."""
+    place = tmp_path / "contexts"
+    ((old,),) = database.execute("SELECT uuid FROM tasks WHERE status = 'completed'").fetchall()
+    database.execute(CLEAN_UP)
+    for _ in range(2):
+        with JsonlStore(place) as store:
+            assert old not in {row.uuid for row in store.find()}
+    (finding,) = [finding for finding in examine(str(place)) if "deleted from tasks.db" in finding.sentence]
+    assert finding.level == "note"
+    assert finding.sentence.endswith(f"rm -r {place / 'completed' / old}")
+    list(examine(str(place), fix=True))
+    with JsonlStore(place) as store:
+        assert old not in {row.uuid for row in store.find()}
+        assert (place / "completed" / old / "metadata.json").exists()
+
+
+def test_a_deleted_task_leaves_no_trace(database, tmp_path):
+    with JsonlStore(tmp_path / "contexts") as store:
+        for row in list(store.find()):
+            store.delete(row.uuid)
+    assert database.execute("SELECT COUNT(*) FROM deleted_tasks").fetchone() == (0,)

@@ -333,6 +333,9 @@ class _TaskCheck:
         except ValidationError as error:
             yield problem(self.where, f"Its row in tasks.db is invalid: {error}.", fixable=True)
             return
+        if row is None and table.query("SELECT 1 FROM deleted_tasks WHERE uuid = ?", self.uuid):
+            yield note(self.where, f"Its row was deleted from tasks.db. To delete the task, run: rm -r {self.path}")
+            return
         if row is None:
             yield problem(self.where, "It has no row in tasks.db, so no list of tasks shows it.", fixable=True)
             return

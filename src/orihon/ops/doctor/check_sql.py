@@ -184,7 +184,7 @@ def _check_file(path: Path) -> Iterator[Finding]:
 
 
 def _list_files(path: Path) -> list[Path]:
-    endings = ("", *LOG_ENDINGS, "-reserve", ".mask.key", ".audit.jsonl")
+    endings = ("", *LOG_ENDINGS, "-reserve", ".mask.key", ".audit.jsonl", ".statistics.json")
     return [file for ending in endings if (file := Path(f"{path}{ending}")).exists()]
 
 

@@ -41,7 +41,9 @@ FOLDERS = ("planning", "blobs")  # inside the directory of a task
 HINT = "Stop the processes that use this store, then rebuild."
 
 _TEMPORARY = re.compile(r"\..*\.new(-wal|-shm|-journal)?")
-_STORE_FILE = re.compile(r"\.?(tasks\.db|search\.db|audit\.jsonl|mask\.key|pause_signal|stop_signal)([-.].*)?")
+_STORE_FILE = re.compile(
+    r"\.?(tasks\.db|search\.db|audit\.jsonl|statistics\.json|mask\.key|pause_signal|stop_signal)([-.].*)?"
+)
 
 
 def is_store_file(name: str) -> bool:
@@ -80,7 +82,7 @@ class UnopenedStore(JsonlStore):
         Store.__init__(self, str(base), Options(report=_ignore))
         self.base, self.leases = base, set()
         if writable:
-            self.database = Database(base / TABLE, ("tasks",))
+            self.database = Database(base / TABLE, ("tasks", "deleted"))
             self.tree = TaskTree(base, self.database, durable=True, report=_ignore)
 
 

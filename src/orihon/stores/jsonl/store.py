@@ -101,7 +101,7 @@ class JsonlStore(Store):
             mounts.require_local(self.base)
             for place in PLACES:
                 make_directory(self.base / place)
-        self.database = Database(self.base / "tasks.db", ("tasks",))
+        self.database = Database(self.base / "tasks.db", ("tasks", "deleted"))
         durable = self.options.durability != "os"
         self.tree = TaskTree(self.base, self.database, durable=durable, report=self.report)
         try:

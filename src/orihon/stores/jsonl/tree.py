@@ -167,8 +167,13 @@ class TaskTree:
         self.database.write(write)
 
     def delete_row(self, uuid: str) -> None:
-        """Delete the task's row."""
-        self.database.change("DELETE FROM tasks WHERE uuid = ?", uuid)
+        """Delete the task's row. Nothing remembers it: its directory is gone as well."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            for table in ("tasks", "deleted_tasks"):
+                connection.execute(f"DELETE FROM {table} WHERE uuid = ?", (uuid,))  # noqa: S608
+
+        self.database.transact(delete)
 
     def delete(self, uuid: str, hold: Hold) -> None:
         """Delete a task. It disappears in one step; the next open of the store removes what a crash leaves of it."""
@@ -213,7 +218,8 @@ class TaskTree:
 
     def reconcile(self) -> None:
         """Compare the files of tasks that have not ended with their rows, and recover those that differ."""
-        there = {name for place in ACTIVE for name in os.listdir(self.base / place)}
+        deleted = self.find_deleted()
+        there = {name for place in ACTIVE for name in os.listdir(self.base / place)} - deleted
         statement = f"SELECT uuid, status, updated_at FROM tasks WHERE status IN ({', '.join('?' * len(ACTIVE))})"  # noqa: S608
         known = {uuid: (status, updated_at) for uuid, status, updated_at in self.database.all(statement, *ACTIVE)}
         for uuid in sorted(there | known.keys()):
@@ -222,8 +228,12 @@ class TaskTree:
                 self.recover(uuid)
         if not self._completed_agree():
             rows_known = {uuid for (uuid,) in self.database.all("SELECT uuid FROM tasks")}
-            for uuid in sorted(set(os.listdir(self.base / "completed")) - rows_known):
+            for uuid in sorted(set(os.listdir(self.base / "completed")) - rows_known - deleted):
                 self.recover(uuid)
+
+    def find_deleted(self) -> set[str]:
+        """Return the tasks whose rows a user deleted. Their directories are left alone."""
+        return {uuid for (uuid,) in self.database.all("SELECT uuid FROM deleted_tasks")}
 
     def _read_state(self, uuid: str) -> tuple[str, str] | None:
         """Return status and time of the last change as the files say; None if they cannot be read, or disagree."""

@@ -34,7 +34,19 @@ from orihon.stores.sql import rows
 
 log = logging.getLogger("orihon")
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+# fields of a line that queries can name; they take no space and cost a writer nothing
+FIELDS = {
+    "summaries": {
+        **dict.fromkeys(("start_seq", "end_seq", "original_tokens", "summary_tokens"), "INTEGER"),
+        **dict.fromkeys(("summary", "kind", "model", "timestamp"), "TEXT"),
+        "ratio": "REAL",
+    },
+    "tool_calls": {
+        **dict.fromkeys(("tool", "args", "result", "status", "error", "timestamp", "call_id"), "TEXT"),
+        **dict.fromkeys(("duration_ms", "message_seq"), "INTEGER"),
+    },
+}
 # short pauses of random length, so that all processes that wait get their turn
 BUSY = Backoff(max_seconds=90, first_seconds=0.003, longest_seconds=0.003, jitter=0.67)
 TRIES = 3
@@ -109,6 +121,7 @@ class Database:
         for name in self.schema:
             for statement in _read_statements(name):
                 connection.execute(statement)
+        self._add_fields()
         rows.create_totals(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
@@ -120,6 +133,15 @@ class Database:
                 self.connection.execute(f'ALTER TABLE tasks ADD COLUMN "{name}" {definition}')
         if "task_key" not in there:
             rows.fill_keys(self.connection)
+
+    def _add_fields(self) -> None:
+        for table, fields in FIELDS.items():
+            there = {name for _, name, *_ in self.all(f"PRAGMA table_xinfo({table})")}
+            for name, kind in fields.items() if there else ():
+                value = f"CASE WHEN json_valid(line) THEN json_extract(line, '$.{name}') END"
+                value = f"coalesce({value}, 'rolling')" if name == "kind" else value
+                if name not in there:
+                    self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} AS ({value}) VIRTUAL")
 
     def _has_tasks(self) -> bool:
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE name = 'tasks'"))
