@@ -23,7 +23,7 @@ from orihon.stores import open_store, store_options
 from orihon.stores.base import FORMAT, Lease, Query, Store
 from orihon.stores.liveness import current_owner
 from orihon.stores.lookup import describe_query, find_row, row_if_there, visible_rows
-from orihon.task.config import CALLABLE, EXTRACTIVE, Summariser, TaskConfig, check_option_names
+from orihon.task.config import EXTRACTIVE, Summariser, TaskConfig, check_option_names, name_summariser
 from orihon.task.hooks import call_hooks, validate_hooks
 from orihon.task.lifecycle import can_resume, check_resume, read_ending
 from orihon.task.log import load_config, load_view
@@ -95,6 +95,7 @@ class Engine:
         self.user = user  # whose tasks are visible; None means all users'
         self.trail = trail or Trail(None, ANONYMOUS, "")  # this one writes no audit
         self.hooks = validate_hooks(hooks)
+        self._threshold_explained = False
         self._open: WeakSet[Task] = WeakSet()
         self._has_sessions = False
 
@@ -151,6 +152,7 @@ class Engine:
         self._open.add(task)
         if not queued:
             self._announce(task, "started")
+            self._explain_threshold(task)
         return task
 
     def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **options: Any) -> Task:
@@ -419,6 +421,18 @@ class Engine:
         task.writer.logger.info("Task %s: %s", change, _describe(task.row))
         call_hooks(self.hooks, f"on_{change}", task)
 
+    def _explain_threshold(self, task: Task) -> None:
+        """Say once that a threshold has no effect; loudly if it was set."""
+        if task._summaries.threshold_has_effect or self._threshold_explained:
+            return
+        self._threshold_explained = True
+        is_set = task.config.compression_threshold != TaskConfig().compression_threshold
+        task.writer.logger.log(
+            logging.WARNING if is_set else logging.INFO,
+            "compression_threshold has no effect: there is no summariser, and the policy `%s` makes room by itself",
+            task.config.window,
+        )
+
     def _owner(self, user: str | None, at: str, **details: Any) -> str | None:
         """Return the owner of a new task: the requested user if the engine may act for them, else the engine's user."""
         user = None if user is None else validate_user(user, "user")
@@ -442,7 +456,7 @@ class Engine:
     def _choose_summariser(self, summariser: Summariser | str | None) -> tuple[Summariser | None, str]:
         """Return the callable, and the name that is stored of it."""
         if callable(summariser):
-            return summariser, str(getattr(summariser, "model", "") or CALLABLE)
+            return summariser, name_summariser(summariser)
         name = summariser or self.settings.context_storage.summariser or EXTRACTIVE
         if name != EXTRACTIVE:
             raise UsageError(

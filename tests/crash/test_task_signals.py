@@ -41,7 +41,7 @@ def work_on(url, wait=lambda _: None):
 
     def summariser(_):
         wait("summary")
-        return "All went well."
+        return "All went well: the steps were taken one after the other, and nothing of them is left to do."
 
     def work(say):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -11,9 +11,10 @@ from orihon.errors import Conflict, LeaseHeld, NotFound
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.compact import compact
 from orihon.records import Message
-from orihon.settings.schema import ContextStorage, Settings
+from orihon.settings.schema import ContextStorage, Llm, Provider, Settings
 from orihon.stores import open_store
 from orihon.task_key import TaskKey
+from orihon.testing import serve
 
 KEY = TaskKey.parse("github/acme/shop/issue/27")
 
@@ -81,6 +82,17 @@ def test_the_model_of_the_settings(authorized, tmp_path):
     assert failed.summary
 
 
+def test_the_model_of_the_task(authorized):
+    """Without a configured summariser it is asked, and the result says what was kept and what was saved."""
+    names = " ".join(f"basket_{turn}.py total_{turn}" for turn in range(20))
+    with serve([f"The talk was about baskets: {names}."]) as server:
+        settings = Settings(llm=Llm(openai=Provider(model="gpt-4o", base_url=server.url)))
+        made = compact(authorized, settings, a_talk(authorized.store))
+    assert made.summary.startswith("The talk was about baskets")
+    assert (made.summariser, made.problems, made.kept) == ("openai:gpt-4o", (), 5)
+    assert made.saved_tokens == made.window_tokens_before - made.window_tokens_after > 0
+
+
 def test_the_command(tmp_path):
     """In a real process."""
     with open_store(tmp_path / "contexts") as store:
@@ -93,7 +105,9 @@ def test_the_command(tmp_path):
         )  # fmt: skip
 
     told = orihon(uuid[:8])
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "are summarised in" in told.stdout
+    assert told.returncode == 0
+    assert "The model's summary was not used: There is no key for openai:gpt-4o." in told.stderr
+    assert "by extractive; the newest 5 stay as they are" in told.stdout
+    assert "are saved." in told.stdout
     assert json.loads(orihon(uuid, "--json").stdout)["uuid"] == uuid
     assert orihon("nobody").returncode == 3

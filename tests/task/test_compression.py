@@ -1,5 +1,7 @@
 """Summaries through the task: when, of what, once, and never at the cost of what matters."""
 
+import re
+
 import pytest
 
 import orihon
@@ -345,3 +347,46 @@ def test_a_focus_that_is_no_text(engine):
         task.add("user", "Go.")
         with pytest.raises(UsageError, match="focus"):
             task.compact(focus=5)
+
+
+@pytest.mark.parametrize("window", ["fold", "importance", "plain"])
+@pytest.mark.parametrize("threshold", [0.2, 0.5])
+def test_the_threshold_is_honoured_under_every_policy(engine, window, threshold):
+    """With a summariser, the first summary is made at the share of the window, before anything must be folded."""
+    parts = re.compile(r"src/part_\d+\.py")
+    model = Model(lambda prompt: f"Read, and nothing changed: {', '.join(set(parts.findall(prompt)))}.")
+    with begun(engine, context_length=20_000, window=window, compression_threshold=threshold, summariser=model) as task:
+        counted = []
+        while not model.prompts:
+            counted.append(task.log.count_uncovered()[0])
+            work(task, len(counted), len(counted) + 1)
+        assert counted[-2] <= threshold * 20_000 < counted[-1]
+        (summary,) = engine.read(task.uuid).summaries()
+        assert SYSTEM not in model.prompts[0]
+        assert summary.end_seq < task.log.last - 5
+
+
+def test_without_a_summariser_the_threshold_is_said_to_have_no_effect(engine, caplog):
+    """Once, and as a warning only if it was set; the policy `plain` summarises without a model too."""
+    caplog.set_level("INFO", "orihon")
+
+    def said():
+        return [record.levelname for record in caplog.records if "compression_threshold" in record.getMessage()]
+
+    begun(engine, window="plain", compression_threshold=0.2).close()
+    begun(engine, compression_threshold=0.2, summariser=Model()).close()
+    assert said() == []
+    begun(engine, compression_threshold=0.2).close()
+    begun(engine).close()
+    assert said() == ["WARNING"]
+
+
+def test_nothing_is_not_summarised(engine):
+    """A few words are not replaced by an empty summary."""
+    with begun(engine) as task:
+        for _ in range(3):
+            task.add("user", "")
+            task.add("assistant", "ok")
+        made = task.compact(keep_recent=0)
+        assert made is None or made.outcome.text
+        assert all(summary.summary for summary in engine.read(task.uuid).summaries())

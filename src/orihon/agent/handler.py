@@ -127,6 +127,7 @@ class TaskHandler:
                 task.stop(str(error))
                 stop_file_path(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
             case LimitReached():
+                task.summariser = None  # the summary costs no further call
                 task.fail(error.message, reason=f"limit: {error.limit}")
             case ContextError() | RunError() if error.retryable:
                 task.pause(f"{self.paused_by_failure}{error.message}")

@@ -22,7 +22,7 @@ from orihon.agent.control import DRAINED, Check, find_pause_file
 from orihon.agent.handler import OUTCOMES, TaskHandler, Work, find_language, mark_outcome
 from orihon.agent.instructions import make_instructions_check
 from orihon.agent.loop import Limits, OnStep
-from orihon.agent.models import Model, open_model
+from orihon.agent.models import Model, choose_summariser, open_model
 from orihon.agent.queue import Job
 from orihon.agent.sources import Source, open_source
 from orihon.agent.tools.approval import Ask
@@ -34,6 +34,7 @@ from orihon.engine import Engine
 from orihon.errors import LeaseHeld, OrihonError, ScriptError, SourceError, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
+from orihon.task.config import EXTRACTIVE, Summariser
 from orihon.task_key import TaskKey
 
 log = logging.getLogger("orihon")
@@ -67,8 +68,7 @@ class RunSetup:
             if self.source is not None:
                 self._stack.callback(self.source.close)
             self.model = self.open_model(job.model)
-            summariser = self.settings.context_storage.summariser
-            self.summariser = self.open_model(summariser).ask if summariser not in {"", "extractive"} else None
+            self.summariser = self.find_summariser(self.model)
             self.tools = self._stack.enter_context(
                 Toolbox(job.workspace, approve=job.approve, ask=ask, servers=self.settings.mcp_servers if mcp else ())
             )
@@ -138,6 +138,13 @@ class RunSetup:
         model = open_model(name, self.settings)
         self._stack.callback(_close_model, model)
         return model
+
+    def find_summariser(self, model: Model) -> Summariser | None:
+        """Return what writes the summaries of a task with this model; None means the extractive summariser."""
+        name = choose_summariser(self.settings, model.name)
+        if name == EXTRACTIVE:
+            return None
+        return model.ask if name == model.name else self.open_model(name).ask
 
     def claim(self, uuid: str, work: Work | None) -> Any:
         """Claim a waiting task for this setup; None if that is not possible."""

@@ -13,8 +13,13 @@ from orihon.cli._output import say_json, say_line
 from orihon.settings.load import iter_settings, load_with_origins
 from orihon.settings.section import Secret, Section, redact
 from orihon.stores.audit import Filter, Look, looks
+from orihon.task.config import EXTRACTIVE
 from orihon.terminal import collapse
 
+IDLE_THRESHOLD = (
+    "context_storage.compression_threshold has no effect: context_storage.summariser is `extractive`, and windows are "
+    "folded."
+)
 AUDIT_FIELDS = '{"timestamp", "user", "admin", "through", "at", "uuid", "query", "read", "denied", …}'
 
 
@@ -85,6 +90,8 @@ def config(path: str | None, *, changed: bool, as_json: bool) -> None:
     for item in listed:
         value = msgspec.json.encode(item["value"]).decode()
         say_line(f"{item['path']:{width}}  {value:24}  {item['origin']}")
+    if settings.context_storage.summariser == EXTRACTIVE and settings.window.policy != "plain":
+        say_line(f"note     {IDLE_THRESHOLD}", err=True)
 
 
 def _to_plain(value: object) -> object:

@@ -333,9 +333,9 @@ def _explain(result: Search, settings: Settings) -> str:
 def compact(session: Session, uuid: str, focus: str) -> None:
     """Summarise the older messages of a task now, which makes its window smaller.
 
-    The model is `context_storage.summariser`; without one the summary is extracted from the messages. The newest
-    messages stay, nothing is deleted, and the status of the task does not change. A task that is in use or has ended is
-    refused.
+    The model is `context_storage.summariser`, or else that of the task; where it cannot be reached, the summary is
+    extracted from the messages. The newest messages stay, nothing is deleted, and the status of the task does not
+    change. A task that is in use or has ended is refused.
 
     \b
     orihon compact 550e8400
@@ -349,13 +349,14 @@ def compact(session: Session, uuid: str, focus: str) -> None:
 
 def _print_compacted(compacted: Compacted) -> None:
     for problem in compacted.problems:
-        say_line(f"note     The model failed: {problem}", err=True)
+        say_line(f"note     The model's summary was not used: {problem}", err=True)
     if not compacted.messages:
         say_line(f"There is nothing to gain; the window has {compacted.window_tokens_before:,} tokens.")
         return
     say(f"{compacted.summary}\n")
     say_line(
         f"{format_count(compacted.messages, 'message')}, {compacted.original_tokens:,} tokens, are summarised in "
-        f"{compacted.summary_tokens:,}. The window had {compacted.window_tokens_before:,} tokens and has "
-        f"{compacted.window_tokens_after:,}."
+        f"{compacted.summary_tokens:,} by {compacted.summariser}; the newest {compacted.kept:,} stay as they are. "
+        f"The window had {compacted.window_tokens_before:,} tokens and has {compacted.window_tokens_after:,}: "
+        f"{compacted.saved_tokens:,} are saved."
     )

@@ -63,7 +63,8 @@ class Compression(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     ranges: Ranges
     messages: int
-    kept: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()  # units that stay beside the summary, by their first messages
+    left: int = 0  # newer messages that stay as they are
 
     @property
     def saved(self) -> int:
@@ -99,5 +100,11 @@ def compress(
         template=template,
     )
     kept = important(covered, max_tokens=int(limits.context_length * KEPT_SHARE))
-    made = Compression(outcome=outcome, ranges=covered_ranges(view, covered), messages=len(covered), kept=kept)
-    return made if made.saved > 0 else None
+    made = Compression(
+        outcome=outcome,
+        ranges=covered_ranges(view, covered),
+        messages=len(covered),
+        kept=kept,
+        left=len(after_prompt(messages)) - len(covered),
+    )
+    return made if made.saved > 0 and outcome.text else None

@@ -19,6 +19,7 @@ from orihon.context.language import language_of
 from orihon.context.matter import matter_of
 from orihon.context.prompts import prompt
 from orihon.context.transcript import pieces, quoted, transcript
+from orihon.errors import ModelError
 from orihon.records import Message
 from orihon.tokens import Counter
 
@@ -155,6 +156,8 @@ def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
         except Exception as error:  # noqa: BLE001 - whatever a summariser does, the task goes on
             calls += 1
             wrong = f"{type(error).__name__}: {error}"
+            if isinstance(error, ModelError) and not error.retryable:
+                return "", calls, [*problems, wrong]  # the next try would fail as well
         else:
             if not wrong:
                 return text, calls, problems

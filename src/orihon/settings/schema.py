@@ -49,13 +49,21 @@ class ContextStorage(Section, frozen=True, kw_only=True):
     )
     max_memory_messages: Annotated[Count, doc("Number of newest messages of a task that are kept in memory.")] = 20
     compression_threshold: Annotated[
-        Share, doc("Share of `context_length` above which older messages are summarised.")
+        Share,
+        doc(
+            "Share of `context_length` above which older messages are summarised. It has no effect without a "
+            "summariser, except with the policy `plain`."
+        ),
     ] = 0.7
     min_messages_to_summarize: Annotated[Count, doc("Fewer messages than this are not summarised.")] = 10
     keep_recent_messages: Annotated[Whole, doc("Number of newest messages that are never summarised.")] = 5
     summary_prompt: Annotated[str, doc("Prompt of the summariser; empty means the built-in prompt.")] = ""
     summariser: Annotated[
-        str, doc("Model that writes summaries; empty means the extractive summariser, which needs no model.")
+        str,
+        doc(
+            "Model that writes summaries, or `extractive`, which needs no model. If empty, `orihon run`, `worker`, "
+            "`chat` and `compact` ask the model of the task; a program gives `summariser=`."
+        ),
     ] = ""
     durability: Annotated[
         Literal["turn", "os", "message"],

@@ -25,6 +25,15 @@ MAX_RESERVED_OUTPUT = 4096  # by default
 Summariser = Callable[[str], str]
 
 
+def name_summariser(summariser: Summariser | None) -> str:
+    """Return the name that is stored of a summariser: that of its model, if it says it."""
+    if summariser is None:
+        return EXTRACTIVE
+    owner = getattr(summariser, "__self__", None)
+    names = (getattr(summariser, "model", ""), getattr(owner, "name", ""), getattr(owner, "model", ""))
+    return next((name for name in names if isinstance(name, str) and name), CALLABLE)
+
+
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a task was started with; `metadata.json` keeps it."""
 

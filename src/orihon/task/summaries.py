@@ -17,7 +17,7 @@ from orihon.context.ranges import Ranges, contains, joined, last_of, upto
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.context.units import after_prompt
 from orihon.records import Event, Message, Summary, SummaryKind
-from orihon.task.config import Summariser, TaskConfig
+from orihon.task.config import Summariser, TaskConfig, name_summariser
 from orihon.task.writer import TaskWriter
 
 MAX_OUTPUT = 4096
@@ -36,11 +36,17 @@ class Summaries:
     def __init__(self, writer: TaskWriter, summariser: Summariser | None) -> None:
         self._writer = writer
         self.summariser = summariser
+        self._counted: tuple[Ranges, int, int, int] = ((), 0, 0, 0)  # ranges, newest message, tokens, messages
+
+    @property
+    def threshold_has_effect(self) -> bool:
+        """Whether `compression_threshold` triggers summaries: with a summariser always, without with one policy."""
+        return self.summariser is not None or self._writer.config.window == "plain"
 
     def is_due(self) -> bool:
         """Return whether enough is not covered by a summary. After an undone one, only the hard limit counts."""
         log, config = self._writer.log, self._writer.config
-        tokens, messages = log.count_uncovered(enough=config.context_length)
+        tokens, messages = self._count_uncovered()
         newest = islice(log.backwards(log.uncovered), config.keep_recent_messages)
         gain = tokens - sum(message.tokens for message in newest)
         if gain < MIN_GAIN * log.limit:
@@ -55,6 +61,19 @@ class Summaries:
             threshold=config.compression_threshold,
             minimum=config.min_messages_to_summarize,
         )
+
+    def _count_uncovered(self) -> tuple[int, int]:
+        """Return the tokens and messages that no summary covers; only new messages are read again."""
+        log = self._writer.log
+        ranges, last, tokens, messages = self._counted
+        if ranges != log.uncovered or last > log.last:
+            ranges, last = log.uncovered, log.last
+            tokens, messages = log.count_uncovered(enough=log.config.context_length)
+        for message in log.read(last + 1, log.last) if last < log.last else ():
+            if message.role != "system" and contains(ranges, message.seq):
+                tokens, messages = tokens + message.tokens, messages + 1
+        self._counted = (ranges, log.last, tokens, messages)
+        return tokens, messages
 
     def count_shown(self, hidden: Ranges) -> int | None:
         """Return how many of the newest messages a batch of folds still shows, if it hides most of the older ones.
@@ -182,7 +201,7 @@ class Summaries:
                 ratio=round(ratio, 4),
                 kind=kind,
                 ranges=list(ranges),
-                model=self._writer.config.summariser if outcome.by_model else None,
+                model=name_summariser(self.summariser) if outcome.by_model else None,
                 timestamp="",
             )
         )

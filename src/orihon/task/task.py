@@ -246,7 +246,7 @@ class Task:
         with writer.lock:
             writer.check_running()
             writer.reload_if_uncertain()
-            if writer.config.window == "plain" and self._summaries.is_due():
+            if self._summaries.threshold_has_effect and self._summaries.is_due():
                 self._summaries.compact()
             window = self._compose()
             self._make_durable(window)

@@ -22,6 +22,7 @@ from orihon.errors import UsageError
 from orihon.ingest import sanitiser_for
 from orihon.retry import Backoff
 from orihon.settings.schema import Settings
+from orihon.task.config import EXTRACTIVE, TaskConfig
 from orihon.task.window import Window
 
 OnText = Callable[[str], None]
@@ -47,6 +48,22 @@ class Model(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+
+
+def get_model_name(config: TaskConfig) -> str:
+    """Return the model of a task, as `open_model` takes it."""
+    if config.llm_provider == "scripted" or not config.llm_provider:
+        return config.model
+    return f"{config.llm_provider}:{config.model}"
+
+
+def choose_summariser(settings: Settings, model: str) -> str:
+    """Return the name of the model that writes the summaries of a task: the configured one, else the task's own.
+
+    The replies of a script belong to the conversation, so a scripted model summarises only where it is configured.
+    """
+    own = EXTRACTIVE if model.startswith("scripted:") else model
+    return settings.context_storage.summariser or own or EXTRACTIVE
 
 
 def was_cut(reply: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from orihon.chat.terminal.session import ChatSession, defer_interrupt, make_syst
 from orihon.chat.terminal.ui import format_listings
 from orihon.chat.workspace_checkpoints import RestoreResult
 from orihon.errors import LeaseLost, OrihonError, UsageError
+from orihon.task.config import EXTRACTIVE
 from orihon.terminal import format_duration
 
 TRANSCRIPT_ENTRIES = 20
@@ -198,11 +199,11 @@ def _model(chat: ChatSession, argument: str) -> None:
 
 
 def _compact(chat: ChatSession, focus: str) -> None:
-    """Summarise older messages; only a model can take a focus into account."""
+    """Summarise older messages with the model, unless the settings say otherwise."""
     task = chat.conversation.task
     summariser = task.summariser
-    if focus and summariser is None:
-        task.summariser = chat.model.ask
+    if summariser is None and chat.setup.settings.context_storage.summariser != EXTRACTIVE:
+        task.summariser = chat.model.ask  # a script, whose reply the user asks for
     try:
         compression = task.compact(focus=focus)
     finally:
@@ -212,8 +213,10 @@ def _compact(chat: ChatSession, focus: str) -> None:
         return
     outcome = compression.outcome
     chat.ui.show(outcome.text)
+    for problem in outcome.problems:
+        chat.ui.note(chat.texts("summary refused", problem=problem))
     counts = {"messages": compression.messages, "before": outcome.original_tokens, "after": outcome.tokens}
-    chat.ui.note(chat.texts("compacted", **counts))
+    chat.ui.note(chat.texts("compacted", **counts, saved=compression.saved, kept=compression.left))
 
 
 def _undo(chat: ChatSession, _: str) -> None:

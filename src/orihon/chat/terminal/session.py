@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from orihon.agent.loop import Limits, Loop, Step
-from orihon.agent.models import RESTART_NOTICE, Model
+from orihon.agent.models import RESTART_NOTICE, Model, get_model_name
 from orihon.agent.queue import Job
 from orihon.agent.run_setup import RunSetup
 from orihon.chat import registry
@@ -26,7 +26,6 @@ from orihon.chat.terminal.meter import Meter, find_context_length
 from orihon.chat.terminal.ui import ChatUI
 from orihon.engine import Engine
 from orihon.errors import OrihonError, StoreError, UsageError
-from orihon.task.config import TaskConfig
 from orihon.terminal import shorten
 
 MAX_LINE_CHARS = 160
@@ -54,7 +53,7 @@ class ChatSession:
     def begin(self) -> None:
         """Give the conversation the current tools and summariser, and show its state."""
         conversation, task, note = self.conversation, self.conversation.task, self.ui.note
-        task.summariser = self.setup.summariser
+        task.summariser = self.setup.find_summariser(self.model)
         task.reconfigure(tools=self.setup.tools.schemas)
         self.files.begin()
         is_new = not conversation.turn and conversation.next_message is None
@@ -154,6 +153,7 @@ class ChatSession:
         provider, _, rest = model.name.partition(":")
         changes = {"llm_provider": provider, "model": model.name if provider == "scripted" else rest}
         self.conversation.task.reconfigure(**changes, **({"context_length": length} if length else {}))
+        self.conversation.task.summariser = self.setup.find_summariser(model)
 
     def _open_model(self, name: str) -> Model:
         if name not in self._models:
@@ -217,11 +217,6 @@ def _make_setup(engine: Engine, job: Job, ui: ChatUI, *, user: str | None, mcp: 
 def make_system_prompt(setup: RunSetup, texts: Texts) -> str:
     """Return the system prompt of a conversation, followed by the one of the settings."""
     return "\n\n".join(filter(None, (texts.system_prompt, setup.settings.system_prompt.strip())))
-
-
-def get_model_name(config: TaskConfig) -> str:
-    """Return the model of a conversation, as `open_model` expects it."""
-    return config.model if config.llm_provider == "scripted" else f"{config.llm_provider}:{config.model}"
 
 
 @contextmanager
