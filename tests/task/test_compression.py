@@ -61,7 +61,7 @@ def test_by_hand(engine, caplog):
         assert after.tokens < sum(len(str(message)) for message in before) / 4
         assert model.answer in str(after.openai())
         (summary,) = engine.read(task.uuid).summaries()
-        assert (summary.kind, summary.start_seq, summary.end_seq) == ("rolling", 1, 16)
+        assert (summary.kind, summary.start_seq, summary.end_seq) == ("rolling", 2, 16)
         assert engine.row(task.uuid).compression_count == 1
         said = [record.getMessage().partition("] ")[2] for record in caplog.records]
         done = f"Compression completed: {made.outcome.original_tokens} -> {made.outcome.tokens} tokens"
@@ -84,8 +84,10 @@ def test_the_previous_one_is_rolled_in(engine):
         shown = str(task.window().openai())
         assert "SECOND with FIRST" in shown
         first, second = engine.read(task.uuid).summaries()
-        assert second.start_seq == first.start_seq
-        assert second.end_seq > first.end_seq
+        assert second.start_seq == first.end_seq + 1  # what it newly covers
+        assert second.ranges[0][0] == first.ranges[0][0] == 1  # what it stands for
+    final = list(engine.read(task.uuid).summaries())[-1]
+    assert (final.kind, final.start_seq, final.end_seq) == ("final", second.end_seq + 1, task.log.last)
 
 
 def test_policy_plain_summarises_at_the_threshold_once(engine):

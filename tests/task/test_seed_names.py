@@ -246,7 +246,7 @@ def compressing_writes_a_summary(engine, place):
         task.compact()
         (line,) = lines(place, task, "summaries.jsonl")
         assert (line["id"], line["summary"].startswith(SUMMARY)) == (1, True)
-        assert (line["start_seq"], line["end_seq"]) == (1, 12)
+        assert (line["start_seq"], line["end_seq"]) == (2, 12)
         assert line["ratio"] == round(line["summary_tokens"] / line["original_tokens"], 4)
 
 

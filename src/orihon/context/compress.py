@@ -61,7 +61,8 @@ class Compression(msgspec.Struct, frozen=True, kw_only=True):
     """What a compression would change: nothing counts before the caller stores it."""
 
     outcome: Outcome
-    ranges: Ranges
+    ranges: Ranges  # that it stands for, with what the previous summary stood for
+    new: tuple[int, int]  # the first and the last message that no summary stood for before
     messages: int
     kept: tuple[int, ...] = ()  # units that stay beside the summary, by their first messages
     left: int = 0  # newer messages that stay as they are
@@ -103,6 +104,7 @@ def compress(
     made = Compression(
         outcome=outcome,
         ranges=covered_ranges(view, covered),
+        new=(covered[0].seq, covered[-1].seq),
         messages=len(covered),
         kept=kept,
         left=len(after_prompt(messages)) - len(covered),

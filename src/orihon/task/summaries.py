@@ -116,7 +116,7 @@ class Summaries:
             writer.update(activity="processing")
             return None
         self._warn(compression.outcome)
-        number = self._store(compression.outcome, compression.ranges, "rolling")
+        number = self._store(compression.outcome, compression.ranges, "rolling", new=compression.new)
         writer.event("summary", id=number, ranges=compression.ranges, kept=compression.kept)
         writer.update(add={"compression_count": 1}, activity="processing", last_activity="compression")
         outcome = compression.outcome
@@ -136,7 +136,8 @@ class Summaries:
         if not messages and not previous:
             return ""
         outcome = self._summarise(messages, previous)
-        self._store(outcome, ranges, "final")
+        new = (messages[0].seq, messages[-1].seq) if messages else (log.last, log.last)
+        self._store(outcome, ranges, "final", new=new)
         return outcome.text
 
     def adopt_stored(self) -> None:
@@ -161,7 +162,7 @@ class Summaries:
         if not messages and not previous:
             return None
         outcome = self._summarise(messages, previous)
-        self._store(outcome, ((first, log.last),), "tangent")
+        self._store(outcome, ((first, log.last),), "tangent", new=(first, log.last))
         text = _TANGENT[log.language].format(outcome.text)
         return writer.append(Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0))
 
@@ -186,15 +187,16 @@ class Summaries:
         for problem in outcome.problems:
             self._writer.logger.warning("The summariser failed: %s", problem)
 
-    def _store(self, outcome: Outcome, ranges: Ranges, kind: SummaryKind) -> int:
+    def _store(self, outcome: Outcome, ranges: Ranges, kind: SummaryKind, *, new: tuple[int, int]) -> int:
+        """Store a summary under the numbers of what it newly covers, so that those of two summaries do not overlap."""
         ratio = outcome.tokens / outcome.original_tokens if outcome.original_tokens else 1.0
         if outcome.problems and not outcome.by_model:
             self._writer.update(add={"summary_failures": 1})
         return self._writer.append(
             Summary(
                 id=0,
-                start_seq=ranges[0][0] if ranges else 1,
-                end_seq=ranges[-1][1] if ranges else 1,
+                start_seq=new[0],
+                end_seq=new[1],
                 summary=outcome.text,
                 original_tokens=outcome.original_tokens,
                 summary_tokens=outcome.tokens,
