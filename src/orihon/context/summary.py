@@ -74,7 +74,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     focus: str = ""
     language: str = "en"
     template: str = ""
-    original: int = 0
+    original: int = 0  # tokens of everything that the summary stands for
+    matter: int = 0  # tokens of what it is made of
     length: int = 0
     least: int = 0
 
@@ -83,7 +84,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """What a summary is checked against."""
         return Covered(
             seqs=frozenset(message.seq for message in self.messages),
-            tokens=self.original,
+            tokens=self.matter,
             names=tuple(find_kept_names(self.messages)),
             language=self.language,
             max_tokens=min(max(self.original, self.least) - 1, self.length * TOLERANCE),
@@ -112,8 +113,9 @@ def summarise(
 
     It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate.
     """
-    original = sum(message.tokens or counter.message(message) for message in messages) + counter.text(previous)
+    original = _count(messages, counter) + counter.text(previous)
     messages = list(matter_of(messages))
+    matter = _count(messages, counter) + counter.text(previous)
     language = language_of(messages) if language == "auto" else language
     job = Job(
         messages=messages,
@@ -124,7 +126,8 @@ def summarise(
         language=language,
         template=template or prompt("summary", language),
         original=original,
-        length=max(least, min(limits.max_tokens(original), max(1, original - 1))),
+        matter=matter,
+        length=max(least, min(limits.max_tokens(matter), max(1, original - 1))),
         least=least,
     )
     text, calls, problems = _asked(job, summariser) if summariser is not None else ("", 0, [])
@@ -141,6 +144,10 @@ def summarise(
         problems=tuple(problems),
         missing=missing,
     )
+
+
+def _count(messages: Sequence[Message], counter: Counter) -> int:
+    return sum(message.tokens or counter.message(message) for message in messages)
 
 
 def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:

@@ -16,7 +16,7 @@ from orihon.inheritance.block import Block, max_block_tokens, render_block
 from orihon.inheritance.handoff import Handoff, make_handoff, prepare
 from orihon.inheritance.lookup import consult
 from orihon.inheritance.notice import render_notice
-from orihon.inheritance.outline import Outline, Section, make_outline, read_outline
+from orihon.inheritance.outline import Outline, Section, make_outline, read_outline, render_sections
 from orihon.inheritance.search import Previous, Search, Skipped, may_inherit, search
 
 __all__ = [
@@ -36,5 +36,6 @@ __all__ = [
     "read_outline",
     "render_block",
     "render_notice",
+    "render_sections",
     "search",
 ]

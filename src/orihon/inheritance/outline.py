@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -31,6 +32,8 @@ PLAN, EXECUTION, VERIFICATION, RECOMMENDATIONS = TITLES = (  # given by the spec
     "Recommendations for Current Processing",
 )
 OUTLINE, HISTORY, DETAIL = 1, 2, 3  # priorities; DETAIL is left out first
+
+_TITLE = re.compile(rf"^## (?:{'|'.join(TITLES)})$", re.MULTILINE)
 
 MAX_SECTIONS, MAX_LINES, MAX_LINE_CHARS, MAX_KIND_CHARS = 50, 100, 500, 50
 MAX_CALLS = 10_000  # the newest tool calls of a run; older calls are not counted
@@ -78,6 +81,22 @@ def make_outline(store: Store, row: TaskRow, notes: Mapping[str, Any]) -> str:
         log.warning("[uuid:%s] The tool calls are missing from the outline: %s", row.uuid[:8], error)
     outline = {"planned": bool(sections), "sections": sections, "tools": tools}
     return msgspec.json.encode(store.sanitiser.value(msgspec.to_builtins(outline))).decode()
+
+
+def render_sections(notes: Mapping[str, Any]) -> str:
+    """Return the sections of a task that ends as the second half of its final summary; empty if it has none."""
+    parts: dict[str, list[str]] = {}
+    for section in _clean_sections(_convert_items(notes.get(NOTE), Section)):
+        lines = (f"{line[: len(line) - len(line.lstrip())]}- {line.strip()}" for line in section.lines)
+        parts.setdefault(section.title, []).extend(lines)
+    ordered = sorted(parts, key=lambda title: TITLES.index(title) if title in TITLES else len(TITLES))
+    return "\n\n".join("\n".join([f"## {title}", *parts[title]]) for title in ordered)
+
+
+def cut_sections(summary: str) -> str:
+    """Return a final summary without its sections, which the row keeps apart and the settings may switch off."""
+    found = _TITLE.search(summary)
+    return summary[: found.start()].rstrip() if found else summary
 
 
 def read_outline(row: TaskRow) -> Outline | None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from orihon import codec
 from orihon.errors import Corrupt, NotFound, OrihonError, StoreUnavailable
 from orihon.inheritance.names import Names, collect_names
+from orihon.inheritance.outline import cut_sections
 from orihon.records import Metadata, Status, Summary, TaskRow
 from orihon.retry import Backoff
 from orihon.settings.schema import ContextInheritance
@@ -163,7 +164,9 @@ class _Selection:
                 self._skip(other, "A newer run is used.")
             log.info("[uuid:%s] %s inherits from an earlier run of %s.", row.uuid[:8], self.key, ended.date())
             time = ended.isoformat(timespec="microseconds")[:-6] + "Z"
-            previous = Previous(row=row, summary=summary, ended=time, names=collect_names(self.store, row))
+            previous = Previous(
+                row=row, summary=cut_sections(summary), ended=time, names=collect_names(self.store, row)
+            )
             return Search(previous, self._sort_skipped(), older)
         log.debug("No earlier run of %s can be inherited.", self.key)
         return Search(None, self._sort_skipped())

@@ -144,11 +144,11 @@ class Lifecycle:
 
     def finish(self, ending: Ending) -> None:
         """Do the rest of an ending that was begun, perhaps by a process that died."""
-        from orihon.inheritance import make_outline  # noqa: PLC0415 - only a task that ends needs it
+        from orihon.inheritance import make_outline, render_sections  # noqa: PLC0415 - only a task that ends needs it
 
         writer = self._writer
         writer.update(activity="completing", last_activity="final_summary")
-        summary = self._summaries.make_final()
+        summary = self._summaries.make_final(render_sections(writer.log.view.state.notes))
         writer.lease.sync()
         writer.update(
             status=ending.status,

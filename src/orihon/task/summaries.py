@@ -123,8 +123,11 @@ class Summaries:
         writer.logger.info("Compression completed: %d -> %d tokens", outcome.original_tokens, outcome.tokens)
         return compression
 
-    def make_final(self) -> str:
-        """Return the summary that the next run inherits; "" if the task has no messages."""
+    def make_final(self, sections: str = "") -> str:
+        """Return the summary that the next run inherits; "" if the task has no messages.
+
+        `sections` is what is recorded of its plan. It is not left to a model: it follows the summary as it is.
+        """
         writer, log = self._writer, self._writer.log
         ranges = joined((first, min(end, log.last)) for first, end in log.view.state.ranges if first <= log.last)
         newest = next(writer.lease.store.read(writer.uuid, Summary, first=-1), None)
@@ -136,6 +139,9 @@ class Summaries:
         if not messages and not previous:
             return ""
         outcome = self._summarise(messages, previous)
+        if sections:
+            text = "\n\n".join(filter(None, (outcome.text, sections)))
+            outcome = msgspec.structs.replace(outcome, text=text, tokens=log.counter.text(text))
         new = (messages[0].seq, messages[-1].seq) if messages else (log.last, log.last)
         self._store(outcome, ranges, "final", new=new)
         return outcome.text
