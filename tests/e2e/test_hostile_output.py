@@ -122,6 +122,7 @@ TRIED = {
                [TALK, "--format", "conversation", "-o", "-"], [IDS[1], "-o", "-"],
                [IDS[1], "-o", NAME.replace("/", ""), "--force"]],
     "import": [["{evil}"], ["broken.jsonl"], ["broken.jsonl", "{evil}"]],
+    "init": [["--no-check", "--store", NAME], ["--model", EVIL]],
     "inherit": [[KEY], [KEY, "--user", EVIL]],
     "keep": [[IDS[1]]],
     "ls": [[], ["--user", EVIL], ["--status", NAME]],

@@ -229,6 +229,7 @@ COMMAND_MATRIX = {
     "export": [([ALICE, "-o", "-"], (YES, "refused", YES)), (["talk", "-o", "-"], (YES, GONE, YES))],
     "import": [(["{place}/chat.jsonl", "--user", "alice"], (YES, DENIED, YES))],
     "inherit": [([KEY, "--user", "alice"], (YES, YES, YES))],
+    "init": None,
     "keep": [(["talk"], (YES, GONE, YES))],
     "ls": [(["--user", "alice"], (YES, YES, YES))],
     "migrate": [(["{url}"], (DENIED, DENIED, "any"))],

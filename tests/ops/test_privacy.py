@@ -46,6 +46,7 @@ TRIED = {
     "enqueue": [(["x", "--user", "bob", "--store", "{url}"], REFUSED)],
     "export": [([BOB, "-o", "-", "--store", "{url}"], NOT_FOUND), ([BOB[:8], "--store", "{url}"], NOT_FOUND)],
     "import": ELSEWHERE,
+    "init": ELSEWHERE,
     "inherit": [([KEY, "--store", "{url}"], 0), ([KEY, "--user", "bob", "--json", "--store", "{url}"], 0)],
     "keep": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "ls": [

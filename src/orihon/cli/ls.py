@@ -45,6 +45,7 @@ MEASURES = {
 ABOUT = "Orihon keeps the whole history of an LLM agent on disk and folds it so that it fits in the model's window."
 FIRST_STEPS = {
     "orihon demo": "watch an agent that is killed and resumes, offline",
+    "orihon init": "write config.yaml, and try the model",
     'orihon run "Fix the tests"': "work on a task; --model names the model",
     "orihon chat": "talk to a model",
     "orihon import FILE": "import sessions of other agents",

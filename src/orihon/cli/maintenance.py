@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ import click
 from orihon.cli._command import Session, language_option, store_command, uuids_argument
 from orihon.cli._format import choose_language, format_duration, format_size, format_time
 from orihon.cli._output import Styled, say_line, say_problems
-from orihon.errors import StoreError, UsageError
+from orihon.errors import NotFound, StoreError, UsageError
 from orihon.ops.clean import Cleaned, keep_task
 from orihon.ops.clean import clean as clean_tasks
 from orihon.ops.doctor import Finding, examine
+from orihon.ops.doctor.check_installation import examine_installation
 from orihon.ops.progress import format_count
+from orihon.stores import require_store
 
 if TYPE_CHECKING:
     from orihon.agent.queue import RecoveredTask
@@ -137,20 +140,38 @@ def _set_kept(session: Session, uuids: tuple[str, ...], *, kept: bool) -> None:
 def doctor(session: Session, *, fix: bool, rebuild: bool) -> int:
     """Check everything in a store, including checksums, and report problems.
 
-    Nothing is changed without --fix or --rebuild. The levels are `problem`, `fixed`, `note` (good to know) and `ok`.
-    The exit code is 0 if no problem is left, and 1 otherwise.
+    If no store is named and there is none yet, the installation is checked instead: Python, extras, settings, the key
+    of the model. Nothing is changed without --fix or --rebuild. The levels are `problem`, `fixed`, `note` (good to
+    know) and `ok`. The exit code is 0 if no problem is left, and 1 otherwise.
 
     \b
-    orihon doctor                            check
+    orihon doctor                            check the store, or the installation before there is one
     orihon doctor --fix                      and repair
     orihon doctor --rebuild                  rebuild tasks.db from the files
     orihon doctor --store sqlite:///old.db   another store
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
     session.gate.require_admin("look at all of a store")
+    if session.store is None and not os.environ.get("ORIHON_STORE") and not _has_store(session.url):
+        return report(session, examine_installation(session.settings, session.url))
     session.gate.record_access("doctor", ["everything"])
+    return report(
+        session, examine(session.url, fix=fix, rebuild=rebuild, on_progress=session.show_progress("examining"))
+    )
+
+
+def _has_store(url: str) -> bool:
+    try:
+        require_store(url)
+    except NotFound:
+        return False
+    return True
+
+
+def report(session: Session, findings: Iterable[Finding]) -> int:
+    """Print findings and the verdict. Return the exit code."""
     counts: Counter[str] = Counter()
-    for finding in examine(session.url, fix=fix, rebuild=rebuild, on_progress=session.show_progress("examining")):
+    for finding in findings:
         counts[finding.level] += 1
         counts["fixable"] += finding.level == "problem" and finding.fixable
         session.emit(finding, _print_finding)
