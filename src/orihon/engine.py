@@ -15,8 +15,9 @@ from orihon import codec
 from orihon.access import ANONYMOUS, Principal, Trail, caller, confine_user, validate_user
 from orihon.coerce import to_list, to_optional_text
 from orihon.context.view import View
-from orihon.errors import AccessDenied, Conflict, LeaseHeld, NotFound, StoreError, UsageError
+from orihon.errors import AccessDenied, Conflict, LeaseHeld, NotFound, StoreError, StoreUnavailable, UsageError
 from orihon.records import Event, Metadata, Status, TaskRow
+from orihon.retry import Backoff
 from orihon.settings.load import load
 from orihon.settings.schema import Settings
 from orihon.stores import open_store, store_options
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("orihon")
 
 SESSIONS = "0f1a8f0e-3c51-5a3e-9d53-1b8f6c2f7a20"  # the namespace of their ids
+FINDING = Backoff(tries=3, first_seconds=0.2)
 LIBRARY = "library"  # the audit's name for a caller that is no command
 
 
@@ -403,9 +405,7 @@ class Engine:
 
     def _finish_interrupted_endings(self, key: TaskKey) -> None:
         """End the tasks on this key that died while they ended, so that they can be inherited."""
-        for row in self.store.find(Query(status=("running",), key=str(key), user=self.user)):
-            if row.activity != "completing":
-                continue
+        for row in self._find_completing(key):
             try:
                 with self.store.lease(row.uuid) as lease:
                     task = self.open_leased(lease)
@@ -416,6 +416,16 @@ class Engine:
                 continue
             except StoreError as error:
                 logger.warning("[uuid:%s] The end of the task could not be finished: %s", row.uuid[:8], error)
+
+    def _find_completing(self, key: TaskKey) -> list[TaskRow]:
+        """Return the tasks on this key that were ending; none, with a warning, if the store cannot say."""
+        query = Query(status=("running",), key=str(key), user=self.user)
+        try:
+            rows = FINDING.call(lambda: list(self.store.find(query)), should_retry=_is_passing)
+        except StoreError as error:
+            logger.warning("Tasks on %s that died while they ended are not finished: %s", key, error)
+            return []
+        return [row for row in rows if row.activity == "completing"]
 
     def _announce(self, task: Task, change: str) -> None:
         task.writer.logger.info("Task %s: %s", change, _describe(task.row))
@@ -464,6 +474,10 @@ class Engine:
                 hint="Give a callable from a prompt to a text, or `extractive`.",
             )
         return None, EXTRACTIVE
+
+
+def _is_passing(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) and error.retryable
 
 
 def _new_metadata(key: TaskKey, uuid: str | None, user: str | None, config: TaskConfig) -> Metadata:

@@ -269,7 +269,7 @@ def test_no_name_mail_or_host_is_in_the_block():
         records=a_plan(goal=said, who="alice-k"),
     )  # fmt: skip
     ready = prepare(
-        store, KEY, settings=ContextInheritance(), user="carol", now=NOW, counter=counter("estimate"),
+        store, KEY, settings=ContextInheritance(across_users=True), user="carol", now=NOW, counter=counter("estimate"),
         context_length=128_000,
     )  # fmt: skip
     assert older[:8] in ready.text

@@ -81,7 +81,7 @@ def test_the_block_has_its_plan_when_the_directory_was_cleaned_up(files):
     """The outline in the row gives the sections of the specification."""
     uuid = a_run(files, records=a_plan(), summary="Done.")
     shutil.rmtree(files.task_path(uuid))
-    options = {"settings": ContextInheritance(), "user": None, "now": NOW, "language": "en"}
+    options = {"settings": ContextInheritance(), "user": "alice", "now": NOW, "language": "en"}
     text = prepare(files, KEY, counter=counter("estimate"), context_length=128_000, **options).text
     assert re.findall("^## (.*)$", text, re.MULTILINE) == [
         "Previous Plan Summary",

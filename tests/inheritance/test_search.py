@@ -145,9 +145,9 @@ def test_8_1_other_keys_are_never_touched(store):
 def test_8_1_an_issue_is_inherited_across_users_if_the_setting_allows(store):
     """A run of another user is inherited only if `across_users` is on."""
     uuid = a_run(store, user="bob")
-    assert inherited(store) == uuid
-    assert inherited(store, user=None) == uuid
-    assert inherited(store, across_users=False) is None
+    assert inherited(store, across_users=True) == uuid
+    assert inherited(store, user=None, across_users=True) == uuid
+    assert inherited(store) is None
     assert reason(store, across_users=False) == "It is another user's, and context_inheritance.across_users is off."
     assert inherited(store, user="bob", across_users=False) == uuid
 
@@ -415,7 +415,7 @@ def test_a_row_with_an_impossible_expiry_is_no_matter(store):
 
 
 def prepared(store, key=KEY, **options):
-    given = {"settings": ContextInheritance(), "user": "alice", "now": NOW, "language": "ja"} | options
+    given = {"settings": ContextInheritance(across_users=True), "user": "alice", "now": NOW, "language": "ja"} | options
     return prepare(store, key, counter=counter("estimate"), context_length=128_000, **given)
 
 

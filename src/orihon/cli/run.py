@@ -167,6 +167,8 @@ def _find_answer(engine: Engine, row: TaskRow) -> str:
 def _hint(row: TaskRow) -> str:
     if can_resume(row):
         return f"`orihon run --resume {row.uuid[:8]}` continues."
+    if row.status == "failed":
+        return "A failed run is not inherited: a new run with the same key starts without it."
     return "Nothing is lost: a new run with the same key inherits what this one learned."
 
 

@@ -89,7 +89,7 @@ class ContextInheritance(Section, frozen=True, kw_only=True):
     max_inherited_tokens: Annotated[Count, doc("Maximum tokens of the inherited block.")] = 8000
     across_users: Annotated[
         bool, doc("Issues and pull requests inherit from tasks of other users; local tasks never do.")
-    ] = True
+    ] = False
     planning: InheritedPlanning = InheritedPlanning()
 
 

@@ -64,7 +64,7 @@ def check_transition(row: TaskRow, status: Status) -> None:
         already = "already" if row.status in ENDED else "now"
         raise Conflict(
             f"Task {row.uuid} is {row.status} {already}; it cannot become {status}.",
-            hint="A new task with the same key inherits what this one learned.",
+            hint=_advise(row),
             retryable=False,
         )
 
@@ -79,9 +79,15 @@ def check_resume(row: TaskRow) -> None:
     if not can_resume(row):
         raise Conflict(
             f"Task {row.uuid} is {row.status} already; it cannot be resumed.",
-            hint="Start a new task with the same key: it inherits what this one learned.",
+            hint=_advise(row),
             retryable=False,
         )
+
+
+def _advise(row: TaskRow) -> str:
+    """Return what the user of an ended task can do. A failed task is not inherited."""
+    inherits = "a failed one is not inherited" if row.status == "failed" else "it inherits what this one learned"
+    return f"Start a new task with the same key: {inherits}."
 
 
 class Lifecycle:
