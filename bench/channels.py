@@ -185,6 +185,9 @@ def _called(id: str = "call_1", name: str = "read", arguments: str = "{}") -> di
     return _reply(tool_calls=[{"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}])
 
 
+_READ = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
+
+
 def replies(make: Callable[[str], dict[str, Any]], scene: Scene, texts: list[str]) -> None:
     """A reply of a model, with its calls answered."""
     task = scene.task()
@@ -231,7 +234,7 @@ def result_of_raw_call(scene: Scene, texts: list[str]) -> None:
 
 def results(give: Callable[[str], Any], scene: Scene, texts: list[str]) -> None:
     """What a tool gives."""
-    task = scene.task(tools=[])
+    task = scene.task(tools=[_READ])
     for number, text in enumerate(texts):
         task.add_reply(_called(id=f"call_{number}"))
         with task.tool(task.pending_calls()[0]) as run:
@@ -413,7 +416,7 @@ def pin(scene: Scene, texts: list[str]) -> None:
 
 def fold(scene: Scene, texts: list[str]) -> None:
     """A long result, of which the window shows a stand-in."""
-    task = scene.task(context_length=16_000, reserved_output=1000, tools=[])
+    task = scene.task(context_length=16_000, reserved_output=1000, tools=[_READ])
     for number, text in enumerate(texts):
         task.add_reply(_called(id=f"call_{number}", arguments=json.dumps({"path": text})))
         with task.tool(task.pending_calls()[0]) as run:
