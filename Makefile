@@ -21,7 +21,7 @@ endif
 
 # tests that try more cases than `make test` has time for
 DEEP := tests/crash tests/chat/workspace_checkpoints/test_property.py tests/task/test_resume_property.py \
-  tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py \
+  tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py tests/context/test_rules.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
 
 .PHONY: help demo test test-deep golden check bench docs lock clean

@@ -1,0 +1,108 @@
+"""The rules of docs/windows.md that every window of the policy `fold` keeps, one property each."""
+
+import json
+import os
+import re
+from unittest.mock import ANY
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orihon.context.tree import CUT, parse
+from orihon.context.wire import openai
+from support.fake_task import Desk
+from support.made_sessions import play, sessions
+
+DEEP = bool(os.environ.get("ORIHON_DEEP"))
+PROPERTY = settings(max_examples=1_000 if DEEP else 20, deadline=None)
+LIMITS = st.sampled_from([2_000, 4_000, 8_000, 16_000])
+
+HIDDEN = re.compile(r"\[…(?:1 message|(?P<count>[\d,]+) messages).*?, m(?P<first>\d+)(?:-m(?P<last>\d+))?\]")
+TIMES = re.compile(r"^(?P<line>.*) \(× (?P<times>\d+)(?:, m\d+)?\)$", re.MULTILINE)
+TIME_OR_COUNTER = re.compile(r"\d+(?:[-:T.]\d+)*Z?")
+
+
+def windows(moves, limit):
+    """Yield the desk, the window and what was sent before, whenever the model would be asked."""
+    desk, before = Desk(limit), []
+    for _ in play(desk, moves):
+        composed = desk.window()
+        yield desk, composed, before
+        before = openai(composed.messages)
+
+
+def hidden_runs(composed):
+    """The numbers that each mark in the window names, with the number of the message right before it."""
+    before = 0
+    for message in composed.messages:
+        if not message.seq and (mark := HIDDEN.fullmatch(message.text)):
+            first = int(mark["first"])
+            yield before, first, int(mark["last"] or first), int((mark["count"] or "1").replace(",", ""))
+        before = max(before, message.seq)
+
+
+@PROPERTY
+@given(sessions, LIMITS)
+def test_1_only_equal_lines_of_tools_are_counted(moves, limit):
+    """`(× n)` stands in results alone, for n lines that differ in nothing but times and one counter."""
+    for desk, composed, _ in windows(moves, limit):
+        for message in composed.messages:
+            for found in TIMES.finditer(message.text):
+                lines = desk.log[message.seq - 1].text.splitlines()
+                assert message.role == "tool"
+                at = lines.index(found["line"])
+                run = lines[at : at + int(found["times"])]
+                assert len(run) == int(found["times"])
+                assert len({TIME_OR_COUNTER.sub("0", line) for line in run}) == 1
+                assert not any(line.startswith("10.") for line in run), "addresses are no counters"
+
+
+@PROPERTY
+@given(sessions, LIMITS)
+def test_3_nothing_is_left_out_in_silence(moves, limit):
+    """Each run of hidden messages has one line in its place, with how many there are and their handle."""
+    for desk, composed, _ in windows(moves, limit):
+        shown = {message.seq for message in composed.messages}
+        marked = set()
+        for before, first, last, count in hidden_runs(composed):
+            named = set(range(first, last + 1)) - shown
+            assert len(named) == count
+            assert before < first
+            assert not named & marked
+            marked |= named
+        assert marked == {message.seq for message in desk.log} - shown
+
+
+@PROPERTY
+@given(sessions, LIMITS)
+def test_5_between_two_batches_only_appends(moves, limit):
+    """What was sent is the beginning of what is sent next, until the next batch."""
+    for _, composed, before in windows(moves, limit):
+        if composed.batch is None:
+            assert openai(composed.messages)[: len(before)] == before
+
+
+@PROPERTY
+@given(sessions, LIMITS)
+def test_7_trees_stay_trees(moves, limit):
+    """A result that was JSON is JSON in every window: a tree with its root, or a mark where there is no room."""
+    for desk, composed, _ in windows(moves, limit):
+        for message in composed.messages:
+            if message.role == "tool" and parse(desk.log[message.seq - 1].text) is not None:
+                shown = json.loads(message.text)
+                assert shown.get("role") == "RootWebArea" or shown == {CUT: {"nodes": ANY, "unfold": f"m{message.seq}"}}
+
+
+@pytest.mark.parametrize("length", [128_000])
+def test_5_most_turns_only_append(length):
+    """With results of 11 kB the prefix stays in nearly every turn, at any size of the window."""
+    desk = Desk(length, reserved_output=min(4_096, length // 8))
+    desk.add("user", "Find out why the total is wrong.")
+    moves = [("question", "code", 1), *[("call", "code", 135)] * 40]
+    before, appended = [], -1
+    for _ in play(desk, moves):
+        sent = openai(desk.window().messages)
+        appended += sent[: len(before)] == before
+        before = sent
+    assert appended >= 38
