@@ -43,6 +43,7 @@ from orihon.records import (
     Native,
     Part,
     PlanEntry,
+    Raw,
     Record,
     Sent,
     Summary,
@@ -66,11 +67,13 @@ _NESTED: dict[type[Record], dict[str, type[Record]]] = {
         "usage": Usage,
         "window": Sent,
         "native": Native,
+        "raw": Raw,
         "blob": Blob,
         "issue": Issue,
     },
     Part: {"blob": Blob},
     Call: {"blob": Blob},
+    Raw: {"blob": Blob},
 }
 _V2_NAMES: dict[type[Record], dict[str, str]] = {
     Message: {"token_count": "tokens", "is_summarized": "summarized"},
@@ -80,7 +83,7 @@ _V2_NAMES: dict[type[Record], dict[str, str]] = {
 }
 _KINDS: tuple[type[Record], ...] = (
     *(Message, Summary, Fold, ToolCall, Event, PlanEntry, Metadata, TaskRow),
-    *(Part, Call, Usage, Sent, Native, Blob, Issue),
+    *(Part, Call, Usage, Sent, Native, Raw, Blob, Issue),
 )
 _FIELDS = {kind: frozenset(kind.__struct_fields__) - {"unknown"} for kind in _KINDS}
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _KINDS}

@@ -65,6 +65,7 @@ from orihon.records import (
     Native,
     Part,
     PlanEntry,
+    Raw,
     Record,
     Sent,
     Summary,
@@ -312,6 +313,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
     Usage: {},
     Sent: {"sources": _figures, "reasons": _each(Sanitiser.text)},
     Native: {"api": Sanitiser.id, "model": Sanitiser.id, "items": Sanitiser.value},
+    Raw: {"value": Sanitiser.value, "blob": Sanitiser.record},
     Issue: {
         **dict.fromkeys(("title", "body", "latest", "author", "language"), Sanitiser.text),
         **dict.fromkeys(("people", "labels"), _each(Sanitiser.text)),
@@ -331,6 +333,7 @@ FIELDS: dict[type[Record], dict[str, Way]] = {
         "tool_calls": _each_record,
         "blob": Sanitiser.record,
         "native": _native,
+        "raw": Sanitiser.record,
         "model": Sanitiser.id,
         "usage": Sanitiser.record,
         "window": Sanitiser.record,
@@ -376,14 +379,20 @@ def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
             changes[name] != clean_text(getattr(record, name)) for name in ("name", "arguments") if name in changes
         )
         return {"masked": record.masked or any(hidden)}
-    if not isinstance(record, Message) or "content" not in changes:
+    if not isinstance(record, Message):
         return {}
+    if "content" not in changes:
+        return {"masked": True} if "raw" in changes and _is_masked(record.raw, changes["raw"]) else {}
     given = msgspec.to_builtins(record.content)
     clean = clean_value(given)
     return {
         "cleaned": record.cleaned or clean != given,
         "masked": record.masked or msgspec.to_builtins(changes["content"]) != clean,
     }
+
+
+def _is_masked(given: Raw | None, admitted: Raw | None) -> bool:
+    return given is not None and admitted is not None and clean_value(given.value) != admitted.value
 
 
 # finished records
@@ -403,6 +412,8 @@ def finish(
     if isinstance(record, Message):
         if not record.tokens:
             stamps["tokens"] = counter.message(record)
+        if record.raw is not None:
+            stamps["raw"] = _offload_raw(record.raw, put)
         if record.tool_calls or not isinstance(record.content, str) or len(record.content) > MAX_INLINE_BYTES // 4:
             stamps |= _offload_large_parts(record, put)
     line = _encode(msgspec.structs.replace(record, **stamps))
@@ -466,6 +477,11 @@ def _encode_large(text: str) -> bytes:
         return b""
     data = text.encode()
     return data if len(data) > MAX_INLINE_BYTES else b""
+
+
+def _offload_raw(raw: Raw, put: PutBlob) -> Raw:
+    data = b"" if raw.blob is not None else msgspec.json.encode(raw.value)
+    return Raw(blob=put(data)) if len(data) > MAX_INLINE_BYTES else raw
 
 
 def sanitiser_for(settings: Settings, environ: Mapping[str, str] | None = None) -> Sanitiser:

@@ -91,6 +91,13 @@ class Native(Record, frozen=True, kw_only=True):
     items: list[Any] = []
 
 
+class Raw(Record, frozen=True, kw_only=True):
+    """A message as the caller's framework holds it: any JSON value, kept for the framework and never rendered."""
+
+    value: Any = None
+    blob: Blob | None = None  # the JSON of the value, if it is too large for a line
+
+
 class Issue(Record, frozen=True, kw_only=True):
     """What a task is to do, field by field, as its source gave it. The first message is rendered from these fields."""
 
@@ -133,6 +140,7 @@ class Message(Record, frozen=True, kw_only=True):
     is_error: bool = False
     blob: Blob | None = None  # the full text, if `content` is only its beginning
     native: Native | None = None
+    raw: Raw | None = None
     model: str | None = None
     usage: Usage | None = None
     window: Sent | None = None  # of a reply: the window that was sent

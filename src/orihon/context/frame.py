@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +12,7 @@ from orihon.context.ranges import Ranges
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits
 from orihon.context.view import Folded
-from orihon.records import Message
+from orihon.records import Message, Role
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,3 +83,4 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     report: Report
     batch: Batch | None = None
+    whole: Mapping[int, Role] = {}  # the messages of the log that are shown as they are stored, with their roles

@@ -68,7 +68,7 @@ def apply(message: Message, stand_in: StandIn) -> Message:
         if arguments != LEFT_OUT
     ]
     return msgspec.structs.replace(
-        message, content=stand_in.text or "", tool_calls=calls, tokens=stand_in.tokens, blob=None, native=None
+        message, content=stand_in.text or "", tool_calls=calls, tokens=stand_in.tokens, blob=None, native=None, raw=None
     )
 
 

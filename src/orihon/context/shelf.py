@@ -10,7 +10,7 @@ from orihon.context.frame import Texts
 from orihon.context.pick import LEFT_OUT, StandIn, apply
 from orihon.context.repair import Repairer
 from orihon.context.view import State
-from orihon.records import Message
+from orihon.records import Message, Role
 
 # of a view: what says which messages are shown, and how
 SHOWN_BY = ("ranges", "folds", "summaries", "held", "standing")
@@ -29,6 +29,7 @@ class Draft(msgspec.Struct, kw_only=True):
     tokens: int = 0
     by_source: dict[str, int] = {}
     whole: int = 0
+    unchanged: dict[int, Role] = {}  # the messages that are shown as they are stored
     folded: int = 0
     ending: int = 0  # tokens of a last word that no message of the log says
 
@@ -51,6 +52,7 @@ class Shelf:
         self.messages: dict[int, Message] = {}
         self.always: dict[int, Message] = {}
         self.draft: Draft | None = None
+        self.limited: set[int] = set()  # results whose trees are shown inside the limits
 
     def look_at(self, state: State, stand_ins: Mapping[int, StandIn]) -> None:
         """Keep what is there as long as the same messages are shown in the same way."""

@@ -75,7 +75,7 @@ def compose(
     draft = desk.grown() or desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
     shelf.draft = draft
     if draft.tokens <= budget.fold_at * budget.limit:
-        return Composed(messages=draft.messages, report=desk.report(draft))
+        return Composed(messages=draft.messages, whole=dict(draft.unchanged), report=desk.report(draft))
     return desk.folded(f"it had {draft.tokens:,} tokens, more than {budget.fold_at:.0%} of {budget.limit:,}")
 
 
@@ -121,6 +121,8 @@ class _Desk:
         """
         limited = limit_trees(message, self.ui, handle=self._handle(message.seq), load=self.load)
         is_plain = isinstance(message.content, str) and message.blob is None
+        if limited is not message:
+            self.shelf.limited.add(message.seq)
         if limited is message and message.seq >= self.counted_from and is_plain:
             return message
         return msgspec.structs.replace(limited, tokens=self._count(limited))
@@ -178,8 +180,7 @@ class _Desk:
         draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self._count))
         rest = self.shown(hidden)
         while rest and is_prompt(rest[0], draft.whole):
-            self._put(draft, "system", rest.pop(0))
-            draft.whole += 1
+            self._show_whole(draft, "system", rest.pop(0))
         if self.standing is not None:
             self._put(draft, "sticky files", self.standing)
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)
@@ -194,10 +195,12 @@ class _Desk:
             self._tell(draft, message.seq)
             ready = known.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
-            self._put(draft, message.role, shown)
             self.shelf.messages[message.seq] = shown
-            draft.whole += stand_in is None
-            draft.folded += stand_in is not None
+            if stand_in is None:
+                self._show_whole(draft, message.role, shown)
+            else:
+                self._put(draft, message.role, shown)
+                draft.folded += 1
             if message.seq == draft.request:
                 self._say(draft, "note", self.texts.note if stand_ins or hidden else "")
                 self._say(draft, "summary", self.texts.summary)
@@ -230,9 +233,8 @@ class _Desk:
             if _is_spared(draft, message):
                 continue
             self._tell(draft, message.seq)
-            self._put(draft, message.role, message)
+            self._show_whole(draft, message.role, message)
             self.shelf.messages[message.seq] = message
-            draft.whole += 1
         self._tell(draft)
         draft.last = self.last
         return self._counted(draft)
@@ -248,6 +250,13 @@ class _Desk:
         tokens = message.tokens or self._count(message)
         draft.repairer.add(message if message.tokens else msgspec.structs.replace(message, tokens=tokens))
         draft.by_source[source] = draft.by_source.get(source, 0) + tokens
+
+    def _show_whole(self, draft: Draft, source: str, message: Message) -> None:
+        """Put a message there that is not folded."""
+        self._put(draft, source, message)
+        draft.whole += 1
+        if message.seq not in self.shelf.limited:
+            draft.unchanged[message.seq] = message.role
 
     def _say(self, draft: Draft, source: str, text: str) -> None:
         if text:
@@ -295,7 +304,11 @@ class _Desk:
         kept = newest_that_fit(free, max_tokens=limit - fixed)
         hidden = joined((*older, *((message.seq, message.seq) for message in free if message.seq not in kept)))
         draft, _ = self._squeezed({}, hidden, self.budget.limit)
-        return Composed(messages=draft.messages, report=self.report(draft, ("chosen by the policy plain",)))
+        return Composed(
+            messages=draft.messages,
+            whole=dict(draft.unchanged),
+            report=self.report(draft, ("chosen by the policy plain",)),
+        )
 
     def _important(self, max_messages: int, free: Sequence[Message], older: Ranges) -> Composed:
         """The window of the most important messages; all that stands beside them counts as well."""
@@ -311,7 +324,11 @@ class _Desk:
             if last or len(draft.messages) <= max_messages:
                 break
             room -= len(draft.messages) - max_messages
-        return Composed(messages=draft.messages, report=self.report(draft, ("chosen by the policy importance",)))
+        return Composed(
+            messages=draft.messages,
+            whole=dict(draft.unchanged),
+            report=self.report(draft, ("chosen by the policy importance",)),
+        )
 
     # when it is too full
 
@@ -338,6 +355,7 @@ class _Desk:
         draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
         return Composed(
             messages=draft.messages,
+            whole=dict(draft.unchanged),
             report=self.report(draft, (reason,)),
             batch=Batch(
                 tuple(stand_ins[seq] for seq in sorted(stand_ins)),

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orihon.records import Blob, Call, Event, Message, Part, Record
+from orihon.records import Blob, Call, Event, Message, Part, Raw, Record
 from orihon.stores.base import Store
 
-BlobOwner = Message | Part | Call | Event
+BlobOwner = Message | Part | Call | Raw | Event
 R = TypeVar("R", bound=Record)
-Owner = TypeVar("Owner", Part, Call)
+Owner = TypeVar("Owner", Part, Call, Raw)
 
 
 def list_blobs(record: Record) -> list[Blob]:
-    """Return the blobs of a message, its parts and its calls, or those in the data of an event."""
+    """Return the blobs of a message, its parts, its calls and its raw form, or those in the data of an event."""
     blobs: list[Blob] = []
 
     def collect(blob: Blob, _: BlobOwner) -> Blob:
@@ -44,6 +44,8 @@ def map_blobs(record: R, change: Callable[[Blob, BlobOwner], Blob]) -> R:
             changes["content"] = list(map(apply, record.content))
         if any(call.blob for call in record.tool_calls):
             changes["tool_calls"] = list(map(apply, record.tool_calls))
+        if record.raw is not None and record.raw.blob is not None:
+            changes["raw"] = apply(record.raw)
     return msgspec.structs.replace(record, **changes) if changes else record
 
 

@@ -28,7 +28,7 @@ from orihon.errors import Conflict, Corrupt, NotFound, UsageError
 from orihon.ops.blobs import BlobOwner, map_blobs
 from orihon.ops.progress import OnProgress, ProgressCounter, add_sentence, collect_failure
 from orihon.parts import is_textual
-from orihon.records import Blob, Event, Metadata, Part, Record, TaskRow
+from orihon.records import Blob, Event, Metadata, Part, Raw, Record, TaskRow
 from orihon.stores import is_postgres
 from orihon.stores.base import LISTS, Lease, Problem, Query, Store
 from orihon.stores.lookup import find_row
@@ -316,6 +316,10 @@ class TaskCopy:
         sanitiser = self.target.sanitiser
         if isinstance(owner, Part) and owner.text is None:
             return sanitiser.data(data, textual=is_textual(owner))
+        if isinstance(owner, Raw):
+            value = msgspec.json.decode(data)
+            admitted = sanitiser.value(value)
+            return data if admitted == value else msgspec.json.encode(admitted)
         if isinstance(owner, Event) and owner.type != "sticky":
             return sanitiser.data(data)
         return sanitiser.text(data.decode("utf-8", "replace")).encode()

@@ -280,6 +280,7 @@ class TaskLog:
         return Window(
             composed.messages,
             composed.report,
+            whole=composed.whole,
             schemas=self.schemas,
             model=self.config.model,
             load=self.load,
@@ -412,4 +413,5 @@ def _with_tail(composed: Composed, tail: Message) -> Composed:
 def _size(message: Message) -> int:
     content = message.content
     text = content if isinstance(content, str) else "".join(part.text or part.data or "" for part in content)
-    return len(text) + sum([len(call.arguments) for call in message.tool_calls]) + 512
+    raw = len(msgspec.json.encode(message.raw)) if message.raw is not None else 0
+    return len(text) + raw + sum([len(call.arguments) for call in message.tool_calls]) + 512

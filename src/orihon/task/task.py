@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 import msgspec
 
 from orihon.codec import clean_text, safe_str
-from orihon.coerce import to_mapping, to_optional_text, to_text
+from orihon.coerce import to_json_value, to_mapping, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
 from orihon.context.importance import weighed
@@ -32,7 +32,7 @@ from orihon.context.sticky import StickyList
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
 from orihon.ingest import shown
-from orihon.records import Issue, Message, PlanEntry, PlanKind, Sent, Status, Summary, TaskRow, ToolCall, Usage
+from orihon.records import Issue, Message, PlanEntry, PlanKind, Raw, Sent, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.config import Summariser, TaskConfig, check_option_names
 from orihon.task.hooks import call_hooks
@@ -142,10 +142,12 @@ class Task:
         pinned: bool = False,
         key: str | None = None,
         issue: Issue | None = None,
+        raw: Any = None,
     ) -> int:
         """Append a message and return its number. A message with the same `key` is stored once.
 
-        `issue` holds the fields that the content was rendered from; a summary is made of them.
+        `issue` holds the fields that the content was rendered from; a summary is made of them. `raw` is the message in
+        the caller's own form, any JSON value: it is kept beside the message and comes back with `Window.items()`.
         """
         message = message_of(
             role,
@@ -157,8 +159,9 @@ class Task:
             usage=usage,
             key=key,
         )
-        if issue is not None:
-            message = msgspec.structs.replace(message, issue=issue)
+        if issue is not None or raw is not None:
+            kept = None if raw is None else Raw(value=to_json_value(raw, "The raw form of a message"))
+            message = msgspec.structs.replace(message, issue=issue, raw=kept)
         writer = self.writer
         with writer.lock:
             writer.check_running()
@@ -412,11 +415,14 @@ class Task:
             self.writer.check_running()
             self._timeline.end_tangent(keep)
 
-    def rewind(self, to: int) -> int:
-        """Hide everything after message `to`. Returns the event that `undo` takes."""
+    def rewind(self, to: int, *, exact: bool = False) -> int:
+        """Hide everything after message `to`, and return the event that `undo` takes.
+
+        The results of a call stay with it, unless the rewind is `exact`.
+        """
         with self.writer.lock:
             self.writer.check_running()
-            return self._timeline.rewind(to)
+            return self._timeline.rewind(to, exact=exact)
 
     def reset(self) -> int:
         """Hide everything except the system prompt and the pins, and empty the snapshot."""

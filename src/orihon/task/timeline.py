@@ -82,12 +82,12 @@ class Timeline:
         while self._writer.log.view.tangents:
             self._writer.event("end", keep="none")
 
-    def rewind(self, to: int) -> int:
-        """Hide what came after message `to` and return the event, which `undo` takes."""
+    def rewind(self, to: int, *, exact: bool = False) -> int:
+        """Hide what came after message `to`, or after its unit, and return the event, which `undo` takes."""
         last = self._writer.log.last
         if not isinstance(to, int) or not 0 <= to <= last:
             raise UsageError(f"There is no message {safe_str(to)[:40]}.", hint=f"Give a number up to {last}.")
-        return self._writer.event("rewind", to=self._unit_end(to))
+        return self._writer.event("rewind", to=to if exact else self._unit_end(to))
 
     def undo(self, event: int | None = None) -> int:
         """Undo the last rewind, reset, compaction or restore; or this one and those after it."""

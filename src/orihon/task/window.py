@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from orihon.context import wire
 from orihon.context.frame import Report
-from orihon.records import Blob, Message
+from orihon.records import Blob, Message, Role
+
+
+class Item(NamedTuple):
+    """One message of a window, and what it is of the log.
+
+    `whole`: the message as it is stored. `folded`: a shortened or changed form of it. `mark`: words of the engine, such
+    as a summary or the line for messages that are left out; `seq` is 0, or the message that it explains.
+    """
+
+    seq: int
+    form: Literal["whole", "folded", "mark"]
+    message: Message
+    raw: Any  # what `add` got as `raw`, of a whole message
 
 
 class Window:
@@ -18,6 +34,7 @@ class Window:
         messages: list[Message],
         report: Report,
         *,
+        whole: Mapping[int, Role],
         schemas: list[dict[str, Any]],
         model: str,
         load: Callable[[Blob], bytes],
@@ -26,7 +43,18 @@ class Window:
         self.messages = messages
         self.report = report
         self.reserved_output = reserved_output  # tokens that were left free for the reply
-        self._schemas, self._model, self._load = schemas, model, load
+        self._whole, self._schemas, self._model, self._load = whole, schemas, model, load
+
+    def items(self) -> Iterator[Item]:
+        """Yield the messages with what each is of the log, so that a caller can send its own objects."""
+        places = Counter(message.seq for message in self.messages)
+        for message in self.messages:
+            seq = message.seq
+            if seq and self._whole.get(seq) == message.role:
+                yield Item(seq, "whole", message, self._raw(message))
+            else:
+                is_beside = not seq or (places[seq] > 1 and seq in self._whole)
+                yield Item(seq, "mark" if is_beside else "folded", message, None)
 
     def openai(self) -> list[dict[str, Any]]:
         """The `messages` of a chat completion, for OpenAI and all that speak like it."""
@@ -47,6 +75,12 @@ class Window:
     def tools(self, api: str = "openai") -> list[dict[str, Any]]:
         """The caller's tools with `unfold` and `recall`, as the API wants them described."""
         return wire.tools(self._schemas, api)
+
+    def _raw(self, message: Message) -> Any:
+        raw = message.raw
+        if raw is None or raw.blob is None:
+            return None if raw is None else raw.value
+        return msgspec.json.decode(self._load(raw.blob))
 
     @property
     def tokens(self) -> int:
