@@ -193,7 +193,7 @@ class Sanitiser:
         return admitted
 
     def _id(self, text: str, kinds: frozenset[str] | None) -> str:
-        clean = clean_text(text)
+        clean = text if type(text) is str and text.isascii() and "\0" not in text else clean_text(text)
         masked = mask(clean, known=self.known, kinds=kinds)
         if masked == clean:
             return clean

@@ -59,7 +59,6 @@ from orihon.records import (
 )
 from orihon.redaction import KnownSecrets
 from orihon.stores.files import new_mask_key, read_mask_key
-from orihon.stores.validation import validate_changes
 from orihon.tokens import Counter, counter
 
 log = logging.getLogger("orihon")
@@ -71,6 +70,14 @@ R = TypeVar("R", bound=Record)
 Durability = Literal["os", "turn", "message"]
 Order = Literal["created", "duration", "tokens", "calls", "messages", "size"]
 GroupBy = Literal["status", "user", "day"]
+
+FIXED = frozenset(
+    ("uuid", "task_source", "owner", "repo", "task_type", "task_id", "project_id", "task_key", "fence", "unknown")
+)
+CHANGEABLE = dict.fromkeys(name for name in TaskRow.__struct_fields__ if name not in FIXED)
+
+_SAMPLE_ROW = dict.fromkeys(("uuid", "task_source", "task_type", "task_id", "task_key", "created_at"), "x")
+_SAMPLE_ROW["status"] = "running"
 
 # the name of each list, and the field that numbers it
 LISTS: dict[type[Record], tuple[str, str]] = {
@@ -446,12 +453,25 @@ class Lease(ABC):
         messages = self.last(Message)
         counted = {} if messages == self._row_messages else {"message_count": messages}
         try:
-            row = self.change(*validate_changes(counted | changes, increments, self.store.sanitiser))
+            row = self.change(self._validate(counted | changes, increments), increments)
         except BaseException:
             self._uncounted.update(uncounted)
             raise
         self._row_messages = row.message_count
         return row
+
+    def _validate(self, changes: dict[str, Any], increments: dict[str, int]) -> dict[str, Any]:
+        """Return changes of the row, cleaned and masked; raise UsageError for an unknown column or a wrong type."""
+        wrong = sorted((changes.keys() | increments.keys()) - CHANGEABLE.keys())
+        if wrong:
+            raise UsageError(f"Unknown column {wrong[0]!a}.", hint=f"Columns: {', '.join(CHANGEABLE)}.")
+        changes = self.store.sanitiser.row_changes(changes)
+        try:
+            msgspec.convert(_SAMPLE_ROW | changes | increments, TaskRow)
+        except msgspec.ValidationError as error:
+            hint = "orihon.records.TaskRow describes the columns."
+            raise UsageError(f"The row cannot be changed: {error}.", hint=hint) from error
+        return changes
 
     @property
     def is_counted(self) -> bool:

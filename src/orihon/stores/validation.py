@@ -1,9 +1,8 @@
-"""Check input before a store uses it: task ids, new tasks, changes of a row."""
+"""Check input before a store uses it: task ids, new tasks, fences."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -13,14 +12,7 @@ from orihon.ingest import Sanitiser
 from orihon.records import Metadata, TaskRow
 from orihon.tokens import counter
 
-FIXED = frozenset(
-    ("uuid", "task_source", "owner", "repo", "task_type", "task_id", "project_id", "task_key", "fence", "unknown")
-)
-CHANGEABLE = dict.fromkeys(name for name in TaskRow.__struct_fields__ if name not in FIXED)
-
 _TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
-_SAMPLE_ROW = dict.fromkeys(("uuid", "task_source", "task_type", "task_id", "task_key", "created_at"), "x")
-_SAMPLE_ROW["status"] = "running"
 
 
 def validate_task_id(uuid: str) -> str:
@@ -48,22 +40,6 @@ def validate_new_task(uuid: str, metadata: Metadata, sanitiser: Sanitiser) -> Me
     except msgspec.ValidationError as error:
         hint = "orihon.records.Metadata describes the fields."
         raise UsageError(f"The task cannot be created: {error}.", hint=hint) from error
-
-
-def validate_changes(
-    changes: dict[str, Any], increments: dict[str, int], sanitiser: Sanitiser
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return changes of a row, cleaned and masked; raise UsageError for an unknown column or a wrong type."""
-    wrong = sorted((changes.keys() | increments.keys()) - CHANGEABLE.keys())
-    if wrong:
-        raise UsageError(f"Unknown column {wrong[0]!a}.", hint=f"Columns: {', '.join(CHANGEABLE)}.")
-    changes = sanitiser.row_changes(changes)
-    try:
-        msgspec.convert(_SAMPLE_ROW | changes | increments, TaskRow)
-    except msgspec.ValidationError as error:
-        hint = "orihon.records.TaskRow describes the columns."
-        raise UsageError(f"The row cannot be changed: {error}.", hint=hint) from error
-    return changes, increments
 
 
 def require_fence(row: TaskRow, fence: int | None) -> None:

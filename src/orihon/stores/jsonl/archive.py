@@ -169,5 +169,5 @@ def _content_bytes(directory: int) -> int:
 def _mark(tree: TaskTree, directory: int, row: TaskRow, archived: Archived, packed_bytes: int | None) -> TaskRow:
     row = msgspec.structs.replace(row, archived=archived, packed_bytes=packed_bytes)
     write_state(row, directory, durable=True)
-    tree.write_row(row, "archived", "packed_bytes")
+    tree.database.write_row(row, "archived", "packed_bytes")
     return row

@@ -183,7 +183,8 @@ class Hold:
         if self._reason:
             self.lose(self._reason)
         with suppress(OSError):  # the search below says what is wrong
-            if find_identity(self._path) == self._lock.identity:
+            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - a path is slower
+            if (found.st_dev, found.st_ino) == self._lock.identity:
                 return
         with disk_errors(f"Task {self._uuid} cannot be checked"):
             path = next(filter(self._lock.is_at, self._paths), None)

@@ -385,7 +385,7 @@ class JsonlLease(Lease):
                     lock.release()
                     return False
                 lock.announce(self.fence)
-                self.store.tree.write_row(self.row, "lease_owner", "heartbeat_at")
+                self.store.database.write_row(self.row, "lease_owner", "heartbeat_at")
             except BaseException:
                 lock.release()
                 raise
@@ -459,7 +459,7 @@ class JsonlLease(Lease):
                 if moves or full_row:
                     self.store.tree.move_to_place(row)
                 names = () if full_row else (*changes, "lease_owner", "process_id", "hostname")
-                self.store.tree.write_row(row, *names)
+                self.store.database.write_row(row, *names)
             except (OSError, NotWritten, StoreUnavailable) as error:
                 raise OutcomeUnknown(f"The state of task {self.uuid} was written, but not its row: {error}") from error
         self.row = row  # only now: repeating a failed change adds nothing twice
@@ -485,7 +485,7 @@ class JsonlLease(Lease):
                     self._lock_file.announce(self.fence)
                     os.utime("state.json", dir_fd=self._directory)
                     row = msgspec.structs.replace(self.row, heartbeat_at=codec.now())
-                    self.store.tree.write_row(row, "heartbeat_at")
+                    self.store.database.write_row(row, "heartbeat_at")
             except LeaseLost as error:
                 log.warning("[uuid:%s] %s", self.uuid[:8], error)
 
@@ -503,7 +503,7 @@ class JsonlLease(Lease):
             if not self.lost:
                 with self._hold:
                     row = msgspec.structs.replace(self.row, lease_owner=None, heartbeat_at=None)
-                    self.store.tree.write_row(row, "lease_owner", "heartbeat_at")
+                    self.store.database.write_row(row, "lease_owner", "heartbeat_at")
         except LeaseLost as error:  # at this very moment
             log.warning("[uuid:%s] %s", self.uuid[:8], error)
         except (NotWritten, OSError, OutcomeUnknown, StoreUnavailable) as error:  # the lock is what counts

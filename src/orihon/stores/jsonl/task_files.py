@@ -23,7 +23,6 @@ from orihon.stores.files import (
     disk_error,
     disk_errors,
     exists,
-    find_identity,
     get_identity,
     make_private_directory,
     open_directory,
@@ -291,11 +290,14 @@ class TaskFiles:
 
     def _check_name(self, name: str, identity: tuple[int, int]) -> None:
         try:
-            found = find_identity(name, self._directory)
+            found = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+            if (found.st_dev, found.st_ino) == identity:
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         except OSError as error:
             raise disk_error(error, f"Task {self._uuid} cannot be checked") from error
-        if found != identity:
-            self._hold.lose(f"{name} was removed or replaced")
+        self._hold.lose(f"{name} was removed or replaced")
 
     def reopen_uncertain(self, *names: str) -> None:
         """Read lists again after a write or sync that failed."""

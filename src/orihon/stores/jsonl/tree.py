@@ -157,15 +157,6 @@ class TaskTree:
                 source.rename(target)
                 self._sync(target.parent, source.parent)
 
-    def write_row(self, row: TaskRow, *names: str) -> None:
-        """Write some columns of the row, or all. A row that was removed is written completely."""
-
-        def write(connection: sqlite3.Connection) -> None:
-            if not names or not rows.update(connection, row, names):
-                rows.insert(connection, row)
-
-        self.database.write(write)
-
     def delete_row(self, uuid: str) -> None:
         """Delete the task's row. Nothing remembers it: its directory is gone as well."""
 
@@ -277,7 +268,7 @@ class TaskTree:
                     return
                 _, row = self.load(uuid, directory)
                 self.move_to_place(row)
-                self.write_row(row)
+                self.database.write_row(row)
         except LeaseHeld:
             return  # its holder finishes it
         except NotFound:

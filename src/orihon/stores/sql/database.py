@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orihon.errors import Conflict, Corrupt, NotWritten, OutcomeUnknown, SchemaMismatch, StoreUnavailable, UsageError
+from orihon.records import TaskRow
 from orihon.retry import Backoff
 from orihon.stores.files import Refused, make_directory, open_file, refuse_foreign, sync_data, sync_directory
 from orihon.stores.sql import rows
@@ -201,11 +202,18 @@ class Database:
             self._checkpoint_if_due(durable=durable)
             return result
 
-    def write(self, work: Work[T]) -> T:
-        """Run work in a transaction, with three tries. A table that was dropped is created again."""
+    def write_row(self, row: TaskRow, *names: str) -> None:
+        """Write some columns of a row, or all, with three tries. A row or a table that was removed is created again."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            statement = f"UPDATE tasks SET {rows.assign(names)} WHERE uuid = ?"  # noqa: S608
+            values = [getattr(row, name) for name in names]
+            if not names or not connection.execute(statement, [*values, row.uuid]).rowcount:
+                rows.insert(connection, row)
+
         for retries in reversed(range(TRIES)):
             try:
-                return self.transact(work)
+                return self.transact(write)
             except StoreUnavailable as error:
                 if not retries:
                     raise

@@ -316,9 +316,3 @@ def insert(connection: sqlite3.Connection, row: TaskRow) -> None:
 def assign(changes: tuple[str, ...], increments: tuple[str, ...] = ()) -> str:
     """Return the assignments of an UPDATE: columns that are set, then columns that are added to."""
     return ", ".join([f'"{name}" = ?' for name in changes] + [f'"{name}" = "{name}" + ?' for name in increments])
-
-
-def update(connection: sqlite3.Connection, row: TaskRow, names: tuple[str, ...]) -> int:
-    """Write some columns of a row that is there; return the number of rows."""
-    values = [getattr(row, name) for name in names]
-    return connection.execute(f"UPDATE tasks SET {assign(names)} WHERE uuid = ?", [*values, row.uuid]).rowcount
