@@ -2,17 +2,20 @@
 
 A claim is paid once, by any one of its passages. Most claims are names, and a name is worth
 
-    (1 + times written) * (1 + heat) / (1 + age / 50)
+    (1 + times written) * (1 + heat)^0.7 * (50 / (50 + age))^0.5 * focus^-0.45 * pages^-0.35
 
 Written means by the agent or the user, not by a tool. Heat says how much a page is about what is being done now: how
-many names it shares with what stays whole and was written. Age is in messages since the name was last seen. The form
-was fitted on real transcripts as the chance that the agent needs the name again; two halves of them gave the same
-exponents, all close to one. A name that stands in a message that stays whole claims nothing; a line that reports an
+many names it shares with what stays whole and was written. Age is in messages since the name was last seen. Focus is
+the least number of names beside which it stands on a page, and pages is how many have it: a name among few is what
+its page is about, a name on every page tells little. The form was fitted on real transcripts as the chance that the
+agent needs the name again. A name that stands in a message that stays whole claims nothing; a line that reports an
 error claims something of its own, and so does the place where a tool showed what the agent only speaks of elsewhere.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -22,6 +25,7 @@ from orihon.context.sheet import SHORT, Page, Sheet
 from orihon.context.trouble import error_lines
 
 FADES = 50  # messages; a name last seen so long ago is worth half
+NAME = 3.0  # what a name is worth beside the other claims
 OPINION = 1.0  # how the words of the agent begin
 ERROR = 2.0  # a reported error is worth as much as a name that was written once
 SHOWN = 0.25  # of its value a name claims again for where a tool showed it, if somebody also spoke of it
@@ -55,12 +59,18 @@ class Sheets(dict[int, Sheet]):
 class Name:
     """What the log knows of a name: how often it was written, how hot its pages are, and which mention it."""
 
-    __slots__ = ("heat", "last", "pages", "written")
+    __slots__ = ("focus", "heat", "last", "pages", "written")
 
     def __init__(self) -> None:
         self.written = self.last = 0
         self.heat = 0.0
+        self.focus = sys.maxsize
         self.pages: list[int] = []
+
+    def worth(self, now: int) -> float:
+        """Return what a passage with the name is worth when there are `now` messages."""
+        told = math.pow(self.focus, -0.45) * math.pow(len(self.pages), -0.35)
+        return NAME * (1 + self.written) * math.pow(1 + self.heat, 0.7) * math.pow(fade(now - self.last), 0.5) * told
 
 
 def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> list[Claim]:
@@ -70,7 +80,7 @@ def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: Abstrac
     """
     pages = sheets.pages
     names = survey(pages, whole)
-    worth = {text: (1 + name.written) * (1 + name.heat) * fade(len(pages) - name.last) for text, name in names.items()}
+    worth = {text: name.worth(len(pages)) for text, name in names.items()}
     best = sorted(worth, key=lambda text: (-worth[text], text))[: int(room / TOKENS_PER_NAME) + 1]
     found = []
     for text in best:
@@ -110,6 +120,7 @@ def survey(pages: Sequence[Page], whole: Sequence[bool]) -> dict[str, Name]:
             name.last = number
             name.written += page.written
             name.heat = max(name.heat, heat)
+            name.focus = min(name.focus, len(here))
             name.pages.append(number)
     return names
 
