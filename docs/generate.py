@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
@@ -110,9 +111,11 @@ one object per line, each as soon as it is available. Invisible and control char
 **Completion.** To complete commands, options and task ids in your shell, put one of these lines into `~/.bashrc`,
 `~/.zshrc` or `~/.config/fish/completions/orihon.fish`:
 
-    eval "$(_ORIHON_COMPLETE=bash_source orihon)"    # bash 4.4 or newer
-    eval "$(_ORIHON_COMPLETE=zsh_source orihon)"     # zsh
-    _ORIHON_COMPLETE=fish_source orihon | source     # fish
+```sh
+eval "$(_ORIHON_COMPLETE=bash_source orihon)"  # bash 4.4 or newer
+eval "$(_ORIHON_COMPLETE=zsh_source orihon)"   # zsh
+_ORIHON_COMPLETE=fish_source orihon | source   # fish
+```
 """
 
 # the objects that `--json` prints, and those inside them
@@ -139,9 +142,9 @@ def _command(parent: click.Context, name: str, command: click.Command) -> Iterat
     context = click.Context(command, info_name=name, parent=parent)
     words, _, examples = inspect.cleandoc(command.help or "").partition("\b\n")
     yield f"\n## orihon {name}\n"
-    yield f"    orihon {name} {' '.join(command.collect_usage_pieces(context))}\n"
+    yield f"```text\norihon {name} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     yield f"{words.strip()}\n"
-    yield f"```sh\n{examples.strip()}\n```\n"
+    yield f"```sh\n{_mark_comments(examples.strip())}\n```\n"
     yield "| option | meaning |\n|---|---|"
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
@@ -158,6 +161,11 @@ def _command(parent: click.Context, name: str, command: click.Command) -> Iterat
             else ""
         )
         yield f"{listed}.{left_out}"
+
+
+def _mark_comments(examples: str) -> str:
+    """Return examples whose remarks, two spaces after the command, are comments of the shell."""
+    return re.sub(r"^(.*?\S {2,})(?=\S)", r"\1# ", examples, flags=re.MULTILINE)
 
 
 def _kind(kind: object) -> str:

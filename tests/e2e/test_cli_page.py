@@ -72,7 +72,7 @@ def test_a_shell_completes_commands_options_and_ids(tmp_path):
 def test_the_line_in_the_docs_switches_it_on(tmp_path, root):
     """What docs/cli.md tells people to put into ~/.bashrc works in a real bash."""
     line = re.search(
-        r'^    (eval "\$\(_ORIHON_COMPLETE=bash_source orihon\)")', (root / "docs/cli.md").read_text(), re.MULTILINE
+        r'^(eval "\$\(_ORIHON_COMPLETE=bash_source orihon\)")', (root / "docs/cli.md").read_text(), re.MULTILINE
     )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = subprocess.run(
