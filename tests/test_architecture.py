@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
-MAX_SINGLE_IMPORTERS = 60  # a module that one other module imports is often a function in the wrong file
+MAX_SINGLE_IMPORTERS = 55  # a module that one other module imports is often a function in the wrong file
 
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
@@ -135,7 +135,6 @@ def test_no_room_for_odds_and_ends():
 def test_exports_are_sorted_and_real():
     """`orihon.__all__` is in order, complete, and every name in it can be had."""
     assert orihon.__all__ == sorted(orihon.__all__)
-    assert set(orihon.__all__) == set(orihon._PLACES)
     for name in orihon.__all__:
         assert getattr(orihon, name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

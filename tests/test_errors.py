@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import orihon
+import orihon.ingest  # masks errors once it is loaded; opening a store loads it
 from orihon import errors
 from orihon.errors import AccessDenied, OrihonError, UsageError
 from orihon.settings.schema import Settings
@@ -22,6 +23,12 @@ def test_every_error_is_complete(kind):
     assert error.hint.endswith(".")
     assert isinstance(error.retryable, bool)
     assert error.exit_code in {70, 2, 3, 4, 5}
+
+
+def test_every_error_can_be_imported_from_orihon():
+    """`except orihon.LeaseHeld` works without knowing a module."""
+    assert {getattr(orihon, kind.__name__) for kind in CLASSES} == set(CLASSES)
+    assert {kind.__name__ for kind in CLASSES} <= set(orihon.__all__)
 
 
 def test_the_drawing_says_which_can_be_retried():

@@ -2,7 +2,7 @@
 
 The rules come from the providers' documentation and from the errors they return. They are written independently of the
 renderers in `orihon.context.wire`, so that each checks the other. The scripted model brings those of OpenAI's chat
-completions (`orihon.testing.chat_rules`); the others are here.
+completions (`orihon.testing.model`); the others are here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orihon.errors import UsageError
-from orihon.testing.chat_rules import (
+from orihon.testing.model import (
     PICTURES,
     TOOL_NAME,
     check_call,

@@ -23,7 +23,7 @@ from orihon.agent.tools.toolbox import Toolbox
 from orihon.chat import document, registry
 from orihon.chat.checkpoints import ENABLED, open_checkpoints
 from orihon.chat.file_tracker import FileLineTracker
-from orihon.chat.terminal.meter import find_context_length
+from orihon.chat.terminal.session import find_context_length
 from orihon.codec import now
 from orihon.context.importance import importance
 from orihon.ingest import Sanitiser

@@ -11,7 +11,7 @@ import orihon
 from orihon.chat import registry
 from orihon.chat.conversation import CANCELLED, STOPPED
 from orihon.chat.i18n import Texts
-from orihon.chat.terminal import meter, ui_terminal
+from orihon.chat.terminal import session, ui_terminal
 from orihon.chat.terminal.commands import complete, complete_path
 from orihon.chat.terminal.session import show_warnings
 from orihon.chat.terminal.ui import PipeUI
@@ -355,29 +355,29 @@ class TestModelInfo:
         ],
     )
     def test_lists_of_servers(self, listed, length):
-        assert meter.parse_length({"object": "list", "data": listed}, "m") == length
+        assert session.parse_length({"object": "list", "data": listed}, "m") == length
 
     def test_the_smaller_value_applies(self):
         for told, wanted in ((4096, 4096), (1_000_000, 128_000)):
             with serve([], models=[{"id": "m", "max_model_len": told}]) as server:
                 settings = Settings(llm=Llm(openai=Provider(base_url=server.url)))
-                assert meter.find_context_length("openai:m", settings) == wanted
+                assert session.find_context_length("openai:m", settings) == wanted
 
     def test_without_an_answer_the_setting_applies(self, caplog):
         """With a warning: a server that does not report it, and one that does not answer."""
         with serve([]) as server:
             settings = Settings(llm=Llm(openai=Provider(base_url=server.url)))
-            assert meter.find_context_length("openai:m", settings) == 128_000
-        assert meter.find_context_length("openai:m", settings) == 128_000
+            assert session.find_context_length("openai:m", settings) == 128_000
+        assert session.find_context_length("openai:m", settings) == 128_000
         said = [record.message for record in caplog.records]
         assert all("128000 is assumed" in text for text in said)
         assert len(said) == 2
         assert "does not answer" in said[1]
 
     def test_no_request_without_an_address(self, caplog):
-        assert meter.find_context_length("openai:m", Settings()) == 128_000
-        assert meter.find_context_length("anthropic:m", Settings()) == 200_000
-        assert meter.find_context_length("scripted:m", Settings()) is None
+        assert session.find_context_length("openai:m", Settings()) == 128_000
+        assert session.find_context_length("anthropic:m", Settings()) == 200_000
+        assert session.find_context_length("scripted:m", Settings()) is None
         assert not caplog.records
 
 

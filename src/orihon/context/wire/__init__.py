@@ -1,6 +1,6 @@
 """Render messages in the four formats that providers take.
 
-The renderers take a list that `repair` has made valid. The rules that check the result (`orihon.testing.chat_rules`
+The renderers take a list that `repair` has made valid. The rules that check the result (`orihon.testing.model`
 and `tests/support/wire_rules.py`) are written from what the providers publish, without the renderers.
 """
 
