@@ -42,12 +42,12 @@ def engine(request, work):
 
 @pytest.fixture
 def talk(engine, work):
-    with registry.start(engine, work, name="shop", tools=[*TOOLS, *_shell()], system="You help.") as talk:
+    with registry.start(engine, work, name="shop", tools=[*TOOLS, *_tools("shell", "read")], system="You help.") as talk:
         yield talk
 
 
-def _shell():
-    return [{"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}]
+def _tools(*names):
+    return [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
 
 
 def turn(talk, checkpoints, prompt, *changes):
