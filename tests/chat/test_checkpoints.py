@@ -42,7 +42,9 @@ def engine(request, work):
 
 @pytest.fixture
 def talk(engine, work):
-    with registry.start(engine, work, name="shop", tools=[*TOOLS, *_tools("shell", "read")], system="You help.") as talk:
+    with registry.start(
+        engine, work, name="shop", tools=[*TOOLS, *_tools("shell", "read")], system="You help."
+    ) as talk:
         yield talk
 
 
