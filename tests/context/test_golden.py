@@ -317,7 +317,7 @@ def inherited(name):
     store = MemoryStore()
     options = {"context_length": 128_000} | HANDOFFS[name](store)
     made = prepare(
-        store, KEY, settings=ContextInheritance(), user="bob", now=NOW, counter=counter("estimate"), **options
+        store, KEY, settings=ContextInheritance(), user="alice", now=NOW, counter=counter("estimate"), **options
     )
     without = f", without {', '.join(made.left_out)}" if made.left_out else ""
     figures = f"{made.tokens:,} of {made.max_tokens:,} tokens{without}"
