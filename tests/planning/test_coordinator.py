@@ -878,12 +878,14 @@ def test_a_strategy_is_inherited(world):
     assert "If this fails again: A → wait a little" in block
 
 
-def test_names_of_users_are_removed(engine, world):
-    """The name of the user of an earlier run is not in a prompt."""
-    planner = ScriptedPlanner(world, plan=[plan(action("ask marianne_k about it"))])
-    TaskHandler(engine, planner, world, planning=True).handle(Work(key=KEY, request="Mend.", user="marianne_k"))
-    row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
-    (told,) = prompts(engine, row.uuid, "plan")
+def test_names_of_users_are_removed(world):
+    """The name of the user of an earlier run is not in a prompt, where runs of other users are inherited."""
+    settings = Settings(context_inheritance=ContextInheritance(across_users=True))
+    with orihon.open("memory:", settings=settings) as engine:
+        planner = ScriptedPlanner(world, plan=[plan(action("ask marianne_k about it"))])
+        TaskHandler(engine, planner, world, planning=True).handle(Work(key=KEY, request="Mend.", user="marianne_k"))
+        row = run(engine, ScriptedPlanner(world, plan=[plan(action("A"))]))
+        (told,) = prompts(engine, row.uuid, "plan")
     assert "- Worked: ask [name] about it" in told
 
 
