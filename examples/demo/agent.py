@@ -31,6 +31,7 @@ from orihon.task_key import TaskKey
 
 KEY = TaskKey.github("acme", "shop", issue=27)
 CONTEXT_LENGTH = 4_000  # small enough that the log has to be folded and summarised
+RESERVED_OUTPUT = 500
 
 
 def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:
@@ -49,7 +50,7 @@ def run_agent(folder: Path, sample: Path, script: str, uuid: str) -> None:
                 tools=box.schemas,
                 summariser=model.summarise,
                 context_length=CONTEXT_LENGTH,
-                reserved_output=500,
+                reserved_output=RESERVED_OUTPUT,
                 min_messages_to_summarize=6,
             )
         except Conflict:

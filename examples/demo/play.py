@@ -1,5 +1,7 @@
 """`orihon demo`: an agent fixes a bug, is killed with kill -9, and resumes; a second run inherits.
 
+It shows a window before and after a fold, writes the task as an HTML page, and counts what a list in memory would cost.
+
 The demo runs offline in seconds. Only the model is scripted; the loop, the tools, the folds, the files and the kill are
 real, and the command fails if one of the checks at the end fails. `sample/` holds the shop and the scripts. `agent.py`
 is the agent, in a process of its own, so that it can be killed. The wheel contains this directory as `orihon.demo`.
@@ -15,26 +17,31 @@ import sys
 import tempfile
 import time
 import uuid as uuids
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from orihon.cli._output import say, say_line
+from orihon.cli._output import say, say_line, truncate
 from orihon.context.matter import INHERITED
 from orihon.engine import Engine, open_engine
 from orihon.errors import UsageError
 from orihon.ops.doctor import examine
+from orihon.ops.export import export_pieces
 from orihon.records import Message
 from orihon.settings.schema import Settings
 from orihon.task.reader import Reader
+from orihon.task.window import Item
 
-from .agent import CONTEXT_LENGTH, KEY, build_environment
+from .agent import CONTEXT_LENGTH, KEY, RESERVED_OUTPUT, build_environment
 
 SAMPLE = Path(__file__).parent / "sample"
 AGENT = Path(__file__).parent / "agent.py"
 KILL_AFTER = 35  # lines of the agent: its twelfth reply is stored, and the tool it calls is running
-MAX_TEXT_CHARS = 68
+MAX_TEXT_CHARS = 50
+MAX_LINE_CHARS = 74
+MAX_FOLDED_LINES, MAX_INHERITED_LINES = 6, 6
 FAILED = 1
 
 
@@ -55,7 +62,8 @@ def demo(context: click.Context, *, keep: Path | None, kill_after: int, sample: 
     with tempfile.TemporaryDirectory(prefix="orihon-demo-") as temporary:
         stage = Stage((keep or Path(temporary)).resolve(), sample.resolve())
         succeeded = _play(stage, kill_after)
-        say(_format_next_steps(stage) if keep else "\n`orihon demo --keep DIRECTORY` keeps the files.")
+        say(f"\nThe first task as a page for your browser:\n  {_write_page(stage, keep).as_uri()}")
+        say(_format_next_steps(stage) if keep else "`orihon demo --keep DIRECTORY` keeps all files.")
     context.exit(0 if succeeded else FAILED)
 
 
@@ -100,12 +108,18 @@ def _play(stage: Stage, kill_after: int) -> bool:
         survived = _read_messages(engine, first)
     say_line(f"        kill -9: {killed.last('stored')} messages were acknowledged, {len(survived)} are in the log")
     resumed = _run_act(stage, "first", first)
-    say("\nThe same issue comes again, as a new task:")
+    with open_engine(stage.store, settings=Settings()) as engine:
+        _print_fold(engine.read(first))
+        inherited = engine.inheritance(KEY)
+    say("\nThe same issue again, as a new task. It inherits what the first one learned:")
+    for line in inherited.text.splitlines()[:MAX_INHERITED_LINES] if inherited else ():
+        say_line(f"  | {truncate(line, MAX_LINE_CHARS)}")
     _run_act(stage, "second", second)
     after = _run_tests(stage)
     with open_engine(stage.store, settings=Settings()) as engine:
         tasks = engine.read(first), engine.read(second)
         _print_figures(*tasks, killed, resumed)
+        _print_cost_of_a_list(tasks[0], killed)
         checks = {
             "the tests of the shop failed before": before.returncode != 0,
             "they pass now": after.returncode == 0,
@@ -165,22 +179,68 @@ def _print_turn(lines: list[dict[str, Any]]) -> None:
 def _print_figures(first: Reader, second: Reader, killed: Act, resumed: Act) -> None:
     in_log = sum(message.tokens for message in first.messages())
     in_window = resumed.last("tokens") or killed.last("tokens")
-    folds, compressions = _format_times(_count_folds(first)), _format_times(first.row.compression_count)
-    hidden = f"{in_log - in_window:,} hidden: folded {folds}, summarised {compressions}"
+    hidden = f"{in_log - in_window:,} folded or summarised"
     lost = max(0.0, resumed.first_window - killed.end) * 1000
     inherited = sum(message.tokens for message in _list_inherited(second))
     say("\nFigures:")
-    _print_figure("messages stored", sum(1 for _ in first.messages()), "the whole history, as lines of JSON")
+    _print_figure("messages stored", sum(1 for _ in first.messages()), "the whole history, in lines of JSON")
     _print_figure("tokens in the log", in_log)
     _print_figure("tokens in the last window", in_window, hidden)
-    _print_figure("lost to the kill", f"{lost:,.0f} ms", "until the next window; an interrupted tool is run again")
+    _print_figure("lost to the kill", f"{lost:,.0f} ms", "until the next request")
     _print_figure("memory of the agent", f"{resumed.last('memory') / 1e6:.0f} MB", "the history stays on disk")
     _print_figure("inherited by the second task", inherited, "tokens: what the first learned")
-    _print_figure("turns", f"{first.row.llm_call_count}, then {second.row.llm_call_count}")
 
 
-def _format_times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _print_fold(task: Reader) -> None:
+    """Print a window before and after a fold, message by message, and a message as it reads when it is folded."""
+    windows = [_list_window(task, call) for call in range(1, task.row.llm_call_count + 1)]
+    found = (
+        (call, *pair) for call, pair in enumerate(pairwise(windows), 1) if _count_saved(*pair) > CONTEXT_LENGTH // 4
+    )
+    call, before, after = next(found, (0, {}, {}))
+    if not call:
+        return
+    say_line("")
+    say_line(f"What the model got in turn {call}, and after a fold in turn {call + 1}, in tokens:")
+    for seq, item in sorted((before | after).items()):
+        was, now = (f"{window[seq].message.tokens:,}" if seq in window else "-" for window in (before, after))
+        change = "new" if was == "-" else "in the summary" if now == "-" else "folded" if was != now else ""
+        line = f"m{seq:<4}{item.message.role:10} {_format_message(item.message)}"
+        say_line(f"  {truncate(line, 46):46} {was:>7} {now:>7}  {change}".rstrip())
+    longest = max(before, key=lambda seq: before[seq].message.tokens - after.get(seq, before[seq]).message.tokens)
+    say_line(f'm{longest} as it reads now; unfold("m{longest}") gives the model all of it again:')
+    for line in after[longest].message.text.splitlines()[:MAX_FOLDED_LINES]:
+        say_line(f"  | {truncate(line, MAX_LINE_CHARS)}")
+
+
+def _list_window(task: Reader, call: int) -> dict[int, Item]:
+    """Return the messages of the log in the window of a call, by number."""
+    return {item.seq: item for item in task.window(call=call).items() if item.seq and item.form != "mark"}
+
+
+def _count_saved(before: dict[int, Item], after: dict[int, Item]) -> int:
+    """Return the tokens by which a fold made messages shorter that are in both windows."""
+    return sum(before[seq].message.tokens - after[seq].message.tokens for seq in before.keys() & after.keys())
+
+
+def _format_message(message: Message) -> str:
+    calls = " ".join(f"{call.name}(…)" for call in message.tool_calls)
+    return " ".join(f"{calls} {message.text[: 2 * MAX_TEXT_CHARS]}".split())
+
+
+def _print_cost_of_a_list(task: Reader, killed: Act) -> None:
+    """Print what the run would have cost with all messages in a list, which is sent whole each time."""
+    messages = list(task.messages())
+    sizes = [sum(message.tokens for message in messages if message.seq < reply.seq) for reply in task.replies()]
+    limit = CONTEXT_LENGTH - RESERVED_OUTPUT
+    too_long = next((call for call, size in enumerate(sizes, 1) if size > limit), None)
+    sent = sum(task.window(call=call).tokens for call in range(1, len(sizes) + 1))
+    say("\nThe same run with its messages in a list in memory:")
+    if too_long is not None:
+        remark = f"of {len(sizes)}: {sizes[too_long - 1]:,} tokens, where {limit:,} fit"
+        _print_figure("first turn that does not fit", too_long, remark)
+    _print_figure("tokens sent, if all fitted", sum(sizes), f"with Orihon {sent:,}")
+    _print_figure("messages left after kill -9", 0, f"with Orihon {killed.last('stored'):,}")
 
 
 def _print_figure(name: str, value: object, remark: str = "") -> None:
@@ -220,6 +280,16 @@ def _run_tests(stage: Stage) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _write_page(stage: Stage, keep: Path | None) -> Path:
+    """Write the first task as an HTML page, to the directory that is kept or to a new one for temporary files."""
+    with open_engine(stage.store, settings=Settings()) as engine:
+        *_, first = engine.tasks()
+        page = "".join(export_pieces(engine.read(first.uuid), "html"))
+    path = (stage.folder if keep else Path(tempfile.mkdtemp(prefix="orihon-demo-"))) / "task.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
 def _format_next_steps(stage: Stage) -> str:
     with open_engine(stage.store, settings=Settings()) as engine:
         *_, first = (row.uuid[:8] for row in engine.tasks())
@@ -228,7 +298,7 @@ def _format_next_steps(stage: Stage) -> str:
         f"  cd {stage.folder}\n"
         "  cat shop/shop/basket.py\n"
         "  orihon ls --store contexts\n"
-        f"  orihon show {first} --store contexts            # or with --messages, --summaries, --tools, --window\n"
+        f"  orihon show {first} --store contexts --window\n"
         "  orihon stats --store contexts\n"
         "  jq -c '{seq, role, tokens, tool_name}' contexts/completed/*/messages.jsonl\n"
         "  jq -r .summary contexts/completed/*/summaries.jsonl\n"

@@ -17,7 +17,26 @@ EDIT_RUNS = 47  # lines of the agent after which its edit has begun
 
 def play(*arguments, cwd):
     command = [sys.executable, "-m", "orihon", "demo", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+    temporary = cwd.parent / f"{cwd.name}-temporary"
+    temporary.mkdir(exist_ok=True)
+    env = os.environ | {"TMPDIR": str(temporary)}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=100)
+
+
+def counted(output, name):
+    """The number of a figure."""
+    (found,) = re.findall(rf"{name} +([\d,]+)", output)
+    return int(found.replace(",", ""))
+
+
+def sent_as_a_list(store):
+    """The tokens of the first task, if each of its calls had got all messages before it."""
+    (log,) = [log for log in store.glob("completed/*/messages.jsonl") if "orihon:handoff" not in log.read_text()]
+    sent = before = 0
+    for message in map(json.loads, log.read_text(encoding="utf-8").splitlines()):
+        sent += before * (message["role"] == "assistant")
+        before += message["tokens"]
+    return f"{sent:,}"
 
 
 def failed(done):
@@ -47,16 +66,27 @@ def test_it_ends_well_and_says_what_happened(tmp_path, root):
     for words in (
         "FAILED (failures=3)",
         "messages were acknowledged",
-        "hidden: folded",
+        "  folded",
+        'unfold("m6")',
+        "<previous_run>",
+        "folded or summarised",
         "lost to the kill",
+        "first turn that does not fit          3   of 19",
+        "messages left after kill -9           0   with Orihon 25",
         "Checked:",
     ):
         assert words in done.stdout
-    assert len(done.stdout.splitlines()) < 65
-    (example,) = re.findall(r"```text\n(.*?)```", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(done.stdout.splitlines()) < 95
+    (example,) = re.findall(r"```text\n(  turn .*?)```", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     for line in filter(None, example.replace("\n     …\n", "\n").splitlines()):
         assert without_figures(line) in without_figures(done.stdout), "update the example in README.md"
     assert "lines=()" in (tmp_path / "kept" / "shop" / "shop" / "basket.py").read_text(encoding="utf-8")
+    assert max(map(len, done.stdout.partition("\nThe first task as a page")[0].splitlines())) <= 80
+    page = (tmp_path / "kept" / "task.html").read_text(encoding="utf-8")
+    assert f"{(tmp_path / 'kept' / 'task.html').as_uri()}\n" in done.stdout
+    assert "<html" in page
+    assert "orders.log" in page
+    assert sent_as_a_list(tmp_path / "kept" / "contexts") == f"{counted(done.stdout, 'tokens sent, if all fitted'):,}"
     logs = sorted((tmp_path / "kept" / "contexts" / "completed").glob("*/messages.jsonl"), key=os.path.getsize)
     told = [json.loads(line) for line in logs[0].read_text(encoding="utf-8").splitlines()]
     assert "previous run" in next(message["content"] for message in told if message.get("key") == "orihon:handoff")
