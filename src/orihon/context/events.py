@@ -44,6 +44,14 @@ class Ended(Struct, frozen=True):
     tail: tuple[Number, Number] | None = None
 
 
+class Prompt(Struct, frozen=True):
+    """The system prompt is now made of these messages, instead of the hidden ones."""
+
+    first: Number
+    last: Number
+    hidden: Ranges = ()
+
+
 class Leave(Struct, frozen=True):
     """The oldest messages left the view."""
 
@@ -176,6 +184,7 @@ SCHEMAS: dict[str, type[Struct]] = {
     "clear": Struct,
     "tangent": Begun,
     "end": Ended,
+    "prompt": Prompt,
     "folds": Folded,
     "summary": Covered,
     "pin": Pinned,
@@ -240,6 +249,8 @@ def _ranges(data: Struct) -> Iterator[Ranges]:
         yield data.ranges
     elif isinstance(data, Folded):
         yield data.hidden
+    elif isinstance(data, Prompt):
+        yield ((data.first, data.last), *data.hidden)
     for state in _states(data):
         yield state.ranges
         yield from (covered.ranges for covered in state.summaries)

@@ -13,7 +13,7 @@ from orihon.context.view import State
 from orihon.records import Message, Role
 
 # of a view: what says which messages are shown, and how
-SHOWN_BY = ("ranges", "folds", "summaries", "held", "standing")
+SHOWN_BY = ("ranges", "folds", "summaries", "held", "prompt", "standing")
 
 
 class Draft(msgspec.Struct, kw_only=True):

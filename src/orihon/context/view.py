@@ -9,6 +9,7 @@ and its effect is a step from one state to the next, so the view is a plain fold
     tangent   {from?}                   a side conversation begins, or began after the message `from`; tangents nest
     end       {keep, tail?}             it ends: nothing of it stays, or what is visible of a range of it
     folds     {first, last, hidden, …}  these stand-ins count from here on, and these messages are left out whole
+    prompt    {first, last, hidden}     these messages are the system prompt from here on, instead of the hidden ones
     summary   {id, ranges, kept}        a summary of exactly these ranges, but for the units that are kept beside it
     pin unpin {seq}                     this message's unit is always shown, or no longer, from the next fold on
     sticky    {files, declared, …}      the whole list of sticky files, each with the version to show
@@ -33,7 +34,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from orihon.context.ranges import ALL, OPEN, Number, Ranges, after, contains, joined, last_of, upto
+from orihon.context.ranges import ALL, OPEN, Number, Ranges, after, contains, joined, last_of, upto, without
 from orihon.context.snapshot import MAX_ACTIONS, acted, from_data, observed
 from orihon.context.sticky import StickyList
 from orihon.records import Event
@@ -71,6 +72,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     folds: Folded | None = None
     summaries: tuple[Covered, ...] = ()
     sticky: Number = 0  # the event with the list of sticky files; each list has its whole place there
+    prompt: tuple[Number, Number] | None = None  # the system prompt, if it is not what the log begins with
     standing: Number = 0  # the list as of the last fold: it stands at the head until the next one
     news: tuple[tuple[Number, Number], ...] = ()  # the lists since then, each with the message after which it is told
     snapshot: dict[str, Any] = {}
@@ -247,6 +249,16 @@ def _summary(current: View, event: Event) -> View:
     return msgspec.structs.replace(_undoable(current, event, then), rests=False)
 
 
+def _prompt(current: View, event: Event) -> View:
+    """Nothing else moves: a summary goes on standing for the rest of what it covered."""
+    first, last = map(_number, (event.data["first"], event.data["last"]))
+    hidden = joined(((first, last), *msgspec.convert(event.data.get("hidden", ()), Ranges)))
+    state = current.state
+    cut = (msgspec.structs.replace(one, ranges=without(one.ranges, hidden)) for one in state.summaries)
+    summaries = tuple(covered for covered in cut if covered.ranges)
+    return _changed(current, ranges=without(state.ranges, hidden), summaries=summaries, prompt=(first, last))
+
+
 def _pin(current: View, event: Event) -> View:
     pins = {*current.state.pins, _number(event.data["seq"])}
     return _changed(current, pins=tuple(sorted(pins)))
@@ -337,6 +349,7 @@ _STEPS: dict[str, Callable[[View, Event], View]] = {
     "end": _end,
     "leave": _leave,
     "folds": _folds,
+    "prompt": _prompt,
     "summary": _summary,
     "pin": _pin,
     "unpin": _unpin,

@@ -133,10 +133,7 @@ class _Desk:
     def _always(self, pins: Iterable[int]) -> dict[int, Message]:
         """The system prompt, the first request, the pins, what is kept beside a summary: shown wherever they are."""
         found: dict[int, Message] = {}
-        for place, message in enumerate(self.read(1, OPENING)):
-            if not is_prompt(message, place):
-                break
-            found[message.seq] = message
+        found |= {message.seq: message for message in self._prompt()}
         request = next(self._requests(), None)
         if request is not None:
             found[request.seq] = request
@@ -144,6 +141,16 @@ class _Desk:
         for seq in (*pins, *beside):
             found |= {message.seq: message for message in self._unit(seq)}
         return found
+
+    def _prompt(self) -> Iterator[Message]:
+        """The system prompt."""
+        if self.view.state.prompt is not None:
+            yield from self.read(*self.view.state.prompt)
+            return
+        for place, message in enumerate(self.read(1, OPENING)):
+            if not is_prompt(message, place):
+                return
+            yield message
 
     def _requests(self) -> Iterator[Message]:
         return (
@@ -179,8 +186,10 @@ class _Desk:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
         draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self._count))
         rest = self.shown(hidden)
-        while rest and is_prompt(rest[0], draft.whole):
-            self._show_whole(draft, "system", rest.pop(0))
+        prompt = {message.seq for message in self._prompt()}
+        for message in [message for message in rest if message.seq in prompt]:
+            self._show_whole(draft, "system", message)
+        rest = [message for message in rest if message.seq not in prompt]
         if self.standing is not None:
             self._put(draft, "sticky files", self.standing)
         draft.request = next((message.seq for message in rest if message.role == "user"), 0)

@@ -54,6 +54,22 @@ _SUMMARY = {"en": "Summary of what came before{}:\n{}", "ja": "これまでの�
 _NOTHING = Covered(0, ())
 
 
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a task."""
+
+    messages: int
+    unsummarised_messages: int
+    unsummarised_tokens: int
+    summaries: int
+    tool_calls: int
+    llm_calls: int
+    total_tokens: int
+    compressions: int
+    current_context_tokens: int
+    completed_actions: int
+    has_snapshot: bool
+
+
 class TaskLog:
     """The log of one task and the view over it."""
 

@@ -14,7 +14,7 @@ from orihon.embedded import split_data_url
 from orihon.errors import UsageError
 from orihon.ingest import shown
 from orihon.parts import decode_text_part
-from orihon.records import Call, Message, Part, Role, Usage
+from orihon.records import Call, Message, Part, PlanEntry, PlanKind, Role, Usage
 
 ROLES = get_args(Role)
 
@@ -94,6 +94,18 @@ def with_ids(message: Message, seq: int, taken: Collection[str] = ()) -> Message
             own += "x"
         calls[own] = msgspec.structs.replace(call, id=own)
     return msgspec.structs.replace(message, tool_calls=list(calls.values()))
+
+
+def plan_entry_of(task_uuid: str, entry: Any) -> PlanEntry:
+    """The entry of a plan that a store has still to number and date."""
+    fields = to_mapping(entry) or {}
+    kind, data = fields.get("type"), to_mapping(fields.get("data"))
+    if not isinstance(kind, str) or kind not in get_args(PlanKind) or data is None:
+        hint = (
+            "Give `type` and `data`; orihon.planning.schema.make_entry makes them from a Plan, a Revision and the like."
+        )
+        raise UsageError(f"This is not an entry of a plan: {shown(safe_str(entry))!a:.80}.", hint=hint)
+    return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 
 def _content(content: Any) -> str | list[Part]:

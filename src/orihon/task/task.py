@@ -13,15 +13,15 @@ named parts, which all write through one `TaskWriter`:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from orihon.codec import clean_text, safe_str
-from orihon.coerce import to_json_value, to_mapping, to_optional_text, to_text
+from orihon.coerce import to_json_value, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
 from orihon.context.importance import weighed
@@ -31,14 +31,15 @@ from orihon.context.snapshot import Snapshot, from_data, merged
 from orihon.context.sticky import StickyList
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
-from orihon.ingest import shown
-from orihon.records import Issue, Message, PlanEntry, PlanKind, Raw, Sent, Status, Summary, TaskRow, ToolCall, Usage
+from orihon.records import Issue, Message, Raw, Sent, Status, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.config import Summariser, TaskConfig, check_option_names
+from orihon.task.entries import read_entries, to_items
+from orihon.task.follow import Followed, Follower
 from orihon.task.hooks import call_hooks
 from orihon.task.lifecycle import Ending, Lifecycle
-from orihon.task.log import Calibration, TaskLog, refuse
-from orihon.task.messages import message_of, with_ids
+from orihon.task.log import Calibration, Stats, TaskLog, refuse
+from orihon.task.messages import message_of, plan_entry_of, with_ids
 from orihon.task.sticky import Files, FileVersion
 from orihon.task.summaries import TANGENT_KEY, Summaries
 from orihon.task.timeline import Keep, Timeline, check_keep
@@ -53,22 +54,6 @@ if TYPE_CHECKING:
     from orihon.task.sessions import Session
 
 OPENING = 16  # messages among which the first request is searched
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a task."""
-
-    messages: int
-    unsummarised_messages: int
-    unsummarised_tokens: int
-    summaries: int
-    tool_calls: int
-    llm_calls: int
-    total_tokens: int
-    compressions: int
-    current_context_tokens: int
-    completed_actions: int
-    has_snapshot: bool
 
 
 class Task:
@@ -98,6 +83,7 @@ class Task:
         self._lifecycle = Lifecycle(
             self.writer, self._timeline, self._calls, self._summaries, on_change=self._call_status_hooks
         )
+        self._follower = Follower(self.writer, self._timeline, self._add)
         self._calibration = Calibration()
         self._sent: Sent | None = None  # the window that the next reply answers
         self._uncounted = 0  # a reply that is stored but not yet counted in the row
@@ -167,11 +153,7 @@ class Task:
             writer.check_running()
             if pinned:
                 self._timeline.check_pins(writer.log.counter.message(message))
-            if role == "user" and not self._began:
-                self._insert_inherited_block()
-            if role == "tool" and not tool_call_id:
-                message = self._calls.match(message)
-            seq = self._append(message)
+            seq = self._add(message)
             if pinned and (first := writer.log.unit(seq)[0].seq) not in writer.log.view.state.pins:
                 writer.event("pin", seq=first)
             return seq
@@ -195,6 +177,30 @@ class Task:
                 return seq  # it was stored with this key already
             self._count_reply(seq, message.usage)
             return seq
+
+    def extend(self, messages: Iterable[Any], *, api: str = "openai") -> list[int]:
+        """Append the messages of a list in a provider's form, and return their numbers."""
+        with self.writer.lock:
+            self.writer.check_running()
+            entries = list(read_entries(to_items(messages), api, model=self.config.model))
+            return [self._add(message) for entry in entries for message in entry.messages]
+
+    def follow(self, messages: Iterable[Any], *, api: str = "openai") -> Followed:
+        """Make the conversation what a list says that somebody else keeps, in a provider's form.
+
+        What the list and the conversation begin with is kept. What the list no longer has is hidden by a rewind, and
+        the rest of the list is appended.
+        """
+        with self.writer.lock:
+            self.writer.check_running()
+            return self._follower.follow(messages, api)
+
+    def _add(self, message: Message) -> int:
+        if message.role == "user" and not self._began:
+            self._insert_inherited_block()
+        if message.role == "tool" and not message.tool_call_id:
+            message = self._calls.match(message)
+        return self._append(message)
 
     def _append(self, message: Message) -> int:
         if message.role != "assistant":
@@ -493,7 +499,7 @@ class Task:
 
         `entry` is a PlanEntry, or a mapping or an object that has its `type` and `data`.
         """
-        record = _plan_entry(self.uuid, entry)
+        record = plan_entry_of(self.uuid, entry)
         with self.writer.lock:
             self.writer.check_running()
             return self.writer.append(record)
@@ -573,17 +579,6 @@ class Task:
                 self.writer.logger.error("The end of the task could not be stored: %s", failure)  # noqa: TRY400
             finally:
                 self._lifecycle.release()
-
-
-def _plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
-    fields = to_mapping(entry) or {}
-    kind, data = fields.get("type"), to_mapping(fields.get("data"))
-    if not isinstance(kind, str) or kind not in get_args(PlanKind) or data is None:
-        hint = (
-            "Give `type` and `data`; orihon.planning.schema.make_entry makes them from a Plan, a Revision and the like."
-        )
-        raise UsageError(f"This is not an entry of a plan: {shown(safe_str(entry))!a:.80}.", hint=hint)
-    return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 
 def _keeps_turn(message: Message) -> bool:
