@@ -77,9 +77,9 @@ def open_engine(
     store = open_store(url, options)
     if user is None and not settings.access.tokens:
         return Engine(store, settings, hooks)
-    from orihon.stores.audit import audit_of  # noqa: PLC0415 - only where reads are audited
+    from orihon.stores.audit import open_audit  # noqa: PLC0415 - only where reads are audited
 
-    return Engine(store, settings, hooks, user, Trail(audit_of(store), principal, LIBRARY))
+    return Engine(store, settings, hooks, user, Trail(open_audit(store), principal, LIBRARY))
 
 
 class Engine:

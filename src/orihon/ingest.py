@@ -503,7 +503,7 @@ def listen(sanitiser: Sanitiser) -> Sanitiser:
     return sanitiser
 
 
-def shown(text: str) -> str:
+def mask_output(text: str) -> str:
     """Return a text as it may be logged, or shown to people."""
     with _guard:
         gates = {(id(one.known), one.kinds): one for one in _listening}
@@ -512,7 +512,7 @@ def shown(text: str) -> str:
     return text
 
 
-mask_with(shown)
+mask_with(mask_output)
 
 
 @functools.cache
@@ -533,10 +533,10 @@ def mask_line(record: logging.LogRecord) -> bool:
         said = record.getMessage()
     except Exception as error:  # noqa: BLE001 - a value of the caller's can do anything when it is read
         said = f"{safe_str(record.msg)} ({type(error).__name__}: its values cannot be shown)"
-    record.msg, record.args = _on_one_line(shown(said)), None
+    record.msg, record.args = _on_one_line(mask_output(said)), None
     if record.exc_info:
         told = logging.Formatter().formatException(record.exc_info)
-        masked = escape(shown(told))
+        masked = escape(mask_output(told))
         if masked != told:  # a handler that formats the error itself would show what it holds
             record.exc_info, record.exc_text = None, masked
     return True

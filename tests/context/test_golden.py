@@ -11,7 +11,7 @@ import pytest
 
 from orihon.context.compress import covered_ranges, to_cover
 from orihon.context.frame import Policy, Texts
-from orihon.context.snapshot import Snapshot, merged, rendered
+from orihon.context.snapshot import Snapshot, merge_snapshot, render_snapshot
 from orihon.context.summary import Limits, summarise
 from orihon.context.view import saved
 from orihon.context.wire import openai
@@ -109,10 +109,10 @@ def summary(desk):
     worked(desk)
     covered = to_cover(desk.log)
     made = summarise(covered, counter=desk.counter, limits=Limits(context_length=3_000))
-    snapshot = merged(
+    snapshot = merge_snapshot(
         Snapshot(), goal="Fix the total", completed_actions=["read_file", "run_tests"], current_phase="fixing"
     )
-    desk.texts = Texts(summary=f"Summary of m2 to m{covered[-1].seq}:\n{made.text}\n\n{rendered(snapshot)}")
+    desk.texts = Texts(summary=f"Summary of m2 to m{covered[-1].seq}:\n{made.text}\n\n{render_snapshot(snapshot)}")
     desk.event("summary", id=1, ranges=covered_ranges(desk.view, covered))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.context.recall import parse_handle, recall, said, unfold
+from orihon.context.recall import parse_handle, recall, render_hits, unfold
 from orihon.errors import UsageError
 from orihon.records import Call, Message
 
@@ -82,9 +82,9 @@ def test_recall_finds_passages():
     hits = recall(log, "compute_total ZeroDivisionError")
     assert [hit.seq for hit in hits] == [2, 3]
     assert "ZeroDivisionError in compute_total" in hits[0].passage
-    assert said(hits).startswith("[m2, tool] ")
+    assert render_hits(hits).startswith("[m2, tool] ")
     assert [hit.seq for hit in recall(log, "圧縮")] == [4]
-    assert said(recall(log, "unicorn")) == "Nothing was found."
+    assert render_hits(recall(log, "unicorn")) == "Nothing was found."
 
 
 def test_answers_are_bounded():
@@ -93,10 +93,10 @@ def test_answers_are_bounded():
     hits = recall(log, "needle")
     assert len(hits) == 8
     assert hits[0].seq == 1000
-    assert len(said(hits)) < 8 * 400
+    assert len(render_hits(hits)) < 8 * 400
 
 
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_any_text_and_query(text, query):
     """No query and no text make it fail."""
-    assert isinstance(said(recall([message(1, text)], query)), str)
+    assert isinstance(render_hits(recall([message(1, text)], query)), str)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from orihon.context.repair import repair
-from orihon.context.replies import reply_of
+from orihon.context.replies import parse_reply
 from orihon.context.wire import anthropic, gemini, responses
 from orihon.errors import ModelError, UsageError
 from orihon.records import Message, Usage
@@ -94,7 +94,7 @@ def calls_of(message):
 
 def test_openai_chat():
     """Text that is null is empty, arguments are the model's bytes, cached tokens are a part of the input."""
-    reply = reply_of(CHAT)
+    reply = parse_reply(CHAT)
     assert (reply.role, reply.content, reply.model, reply.native) == ("assistant", "", "gpt-4o-2024-08-06", None)
     assert calls_of(reply) == [("call_a", "read", '{"path": "a.py",  "n":1}'), ("call_b", "ls", "")]
     assert reply.usage == Usage(input_tokens=1200, output_tokens=30, cache_read_tokens=1024)
@@ -103,7 +103,7 @@ def test_openai_chat():
 
 def test_openai_chat_keeps_exposed_reasoning():
     """Reasoning that a compatible server shows is its payload; without usage there is none."""
-    reply = reply_of(DEEPSEEK)
+    reply = parse_reply(DEEPSEEK)
     assert (reply.content, reply.usage) == ("Seen.", None)
     assert (reply.native.api, reply.native.model) == ("openai", "deepseek-chat")
     assert reply.native.items == [{"reasoning_content": "It is small."}]
@@ -114,14 +114,14 @@ def test_openai_chat_refusals_parts_and_the_old_function_call():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     old = {"content": None, "function_call": {"name": "f", "arguments": "{}"}}
     said = [{"content": None, "refusal": "No."}, {"content": parts}, old]
-    replies = [reply_of({"choices": [{"message": message}]}) for message in said]
+    replies = [parse_reply({"choices": [{"message": message}]}) for message in said]
     assert [reply.content for reply in replies] == ["No.", "ab", ""]
     assert calls_of(replies[2]) == [("", "f", "{}")]
 
 
 def test_openai_responses():
     """Items become text and calls; with reasoning among them they are kept, without the nulls that cannot go back."""
-    reply = reply_of(RESPONSES)
+    reply = parse_reply(RESPONSES)
     assert (reply.content, reply.model) == ("I look.", "gpt-5-2025-08-07")
     assert calls_of(reply) == [("call_1", "read", '{"path":"a.py"}')]
     assert reply.usage == Usage(input_tokens=500, output_tokens=90, cache_read_tokens=256)
@@ -131,7 +131,7 @@ def test_openai_responses():
 
 def test_anthropic():
     """Input includes what was read from and written to the cache; objects become compact JSON in their order."""
-    reply = reply_of(ANTHROPIC)
+    reply = parse_reply(ANTHROPIC)
     assert (reply.content, reply.model) == ("I look.", "claude-sonnet-4-5-20250929")
     assert calls_of(reply) == [("toolu_01", "read", '{"path":"ä.py","limit":null}')]
     assert reply.usage == Usage(input_tokens=1207, output_tokens=40, cache_read_tokens=1000, cache_write_tokens=200)
@@ -140,7 +140,7 @@ def test_anthropic():
 
 def test_gemini():
     """Thoughts are not text, but they count as output; calls have no ids yet."""
-    reply = reply_of(GEMINI)
+    reply = parse_reply(GEMINI)
     assert (reply.content, reply.model) == ("I look.", "gemini-3-pro-preview")
     assert calls_of(reply) == [("", "read", '{"path":"a.py"}'), ("", "ls", "{}")]
     assert reply.usage == Usage(input_tokens=300, output_tokens=70, cache_read_tokens=128)
@@ -149,7 +149,7 @@ def test_gemini():
 
 def test_ollama():
     """Arguments come as objects, tokens by its own names, thinking is kept."""
-    reply = reply_of(OLLAMA)
+    reply = parse_reply(OLLAMA)
     assert calls_of(reply) == [("", "read", '{"path":"a.py"}')]
     assert reply.usage == Usage(input_tokens=26, output_tokens=9)
     assert reply.native.items == [{"thinking": "Hm."}]
@@ -158,26 +158,26 @@ def test_ollama():
 @pytest.mark.parametrize("api", SAMPLES)
 def test_objects_are_read_like_dicts(api):
     """It does not matter whether the SDK gives models or plain attributes, nor whether the API is named."""
-    plain = reply_of(SAMPLES[api])
-    assert reply_of(as_object(SAMPLES[api])) == plain
-    assert reply_of(Model(SAMPLES[api]), api) == plain
+    plain = parse_reply(SAMPLES[api])
+    assert parse_reply(as_object(SAMPLES[api])) == plain
+    assert parse_reply(Model(SAMPLES[api]), api) == plain
 
 
 def test_nothing_is_kept_beside_what_the_message_says():
     """A reply of words and calls alone has no payload of its own."""
     plain = ANTHROPIC | {"content": ANTHROPIC["content"][1:]}
     parts = {"candidates": [{"content": {"parts": [{"text": "hi"}, {"functionCall": {"name": "f", "args": {}}}]}}]}
-    assert reply_of(plain).native is None
-    assert reply_of(RESPONSES | {"output": RESPONSES["output"][1:]}).native is None
-    assert reply_of(parts).native is None
+    assert parse_reply(plain).native is None
+    assert parse_reply(RESPONSES | {"output": RESPONSES["output"][1:]}).native is None
+    assert parse_reply(parts).native is None
 
 
 @pytest.mark.parametrize(
     ("sample", "render", "found"),
     [
-        (RESPONSES, lambda log: responses(log, model="gpt-5")[1:4], reply_of(RESPONSES).native.items),
+        (RESPONSES, lambda log: responses(log, model="gpt-5")[1:4], parse_reply(RESPONSES).native.items),
         (ANTHROPIC, lambda log: anthropic(log, model="claude-sonnet-4-5", cache=False)["messages"][1]["content"],
-         reply_of(ANTHROPIC).native.items),
+         parse_reply(ANTHROPIC).native.items),
         (GEMINI, lambda log: gemini(log, model="gemini-3-pro-preview")["contents"][1]["parts"],
          GEMINI["candidates"][0]["content"]["parts"]),
     ],
@@ -186,7 +186,8 @@ def test_nothing_is_kept_beside_what_the_message_says():
 def test_a_reply_goes_back_as_it_came(sample, render, found):
     """To the model that made it, under its undated name too, the payload returns whole."""
     assert (
-        render(repair([Message(seq=1, role="user", content="hi", timestamp="", tokens=1), reply_of(sample)])) == found
+        render(repair([Message(seq=1, role="user", content="hi", timestamp="", tokens=1), parse_reply(sample)]))
+        == found
     )
 
 
@@ -196,7 +197,7 @@ def test_a_reply_goes_back_as_it_came(sample, render, found):
 def test_an_answer_that_holds_nothing_is_the_providers_failure(nothing):
     """No choice and a blocked prompt are said as what they are."""
     with pytest.raises(ModelError):
-        reply_of(nothing)
+        parse_reply(nothing)
 
 
 @pytest.mark.parametrize(
@@ -209,16 +210,16 @@ def test_an_answer_that_holds_nothing_is_the_providers_failure(nothing):
 def test_what_is_no_reply_is_refused_with_what_is_accepted(foreign):
     """The error names what it got and what it takes."""
     with pytest.raises(UsageError, match="not a model's reply") as caught:
-        reply_of(foreign)
+        parse_reply(foreign)
     assert "Anthropic Messages" in caught.value.hint
 
 
 @pytest.mark.parametrize("bare", ["Done.", {"role": "assistant", "content": "Done."}])
 def test_a_bare_text_or_message_is_a_reply(bare):
     """Programs keep the text or the message of a completion, and not the completion."""
-    assert reply_of(bare).text == "Done."
+    assert parse_reply(bare).text == "Done."
     call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
-    assert reply_of({"role": "assistant", "content": None, "tool_calls": [call]}).tool_calls[0].name == "read_file"
+    assert parse_reply({"role": "assistant", "content": None, "tool_calls": [call]}).tool_calls[0].name == "read_file"
 
 
 def test_arguments_as_a_text_or_as_a_value():
@@ -230,20 +231,20 @@ def test_arguments_as_a_text_or_as_a_value():
             {"output": [{"type": "function_call", "call_id": "c", **function}]},
             {"message": {"tool_calls": [{"function": function}]}, "done": True},
         ):
-            assert reply_of(reply).tool_calls[0].arguments == '{"path":"a.py"}'
+            assert parse_reply(reply).tool_calls[0].arguments == '{"path":"a.py"}'
 
 
 @pytest.mark.parametrize("odd", ["9", -9, 9.0, 10**30, float("nan"), None, [9]])
 def test_odd_figures_do_not_cost_the_reply(odd):
     """What is said counts; a number of tokens that is none counts as nothing."""
-    said = reply_of({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": odd}, "model": 5})
+    said = parse_reply({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": odd}, "model": 5})
     assert (said.content, said.model, said.usage.input_tokens) == ("x", None, 9 if odd == 9.0 else 0)
 
 
 def test_an_unknown_api_is_refused():
     """The error lists the names."""
     with pytest.raises(UsageError, match="cohere") as caught:
-        reply_of(CHAT, "cohere")
+        parse_reply(CHAT, "cohere")
     assert "responses" in caught.value.hint
 
 
@@ -251,6 +252,6 @@ def test_a_call_of_anthropics_that_was_cut_keeps_its_text_and_not_its_payload():
     """Half an input is no object: it stays as it was written, and is not sent back as if it were whole."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     call = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": '{"path": "a.py", "text": "imp'}
-    message = reply_of({"type": "message", "model": "claude", "content": [thought, call]})
+    message = parse_reply({"type": "message", "model": "claude", "content": [thought, call]})
     assert message.tool_calls[0].arguments == '{"path": "a.py", "text": "imp'
     assert message.native is None

@@ -2,14 +2,18 @@
 
 import msgspec
 
-from orihon.context.snapshot import MAX_ACTIONS, Snapshot, acted, from_data, merged, observed, rendered
+from orihon.context.snapshot import MAX_ACTIONS, Snapshot, acted, from_data, merge_snapshot, observed, render_snapshot
 
 
 def test_partial_updates_merge():
-    """The example of the seed: goal, then actions and phase, then an observation."""
-    snapshot = merged(Snapshot(), goal="Safari を開いて Google を検索", completed_actions=[], current_phase="planning")
-    snapshot = merged(snapshot, completed_actions=["osa", "click", "type"], current_phase="executing")
-    snapshot = merged(snapshot, current_phase="completed", key_observations=["Safari を開き、Google を表示しました"])
+    """The example of the specification: goal, then actions and phase, then an observation."""
+    snapshot = merge_snapshot(
+        Snapshot(), goal="Safari を開いて Google を検索", completed_actions=[], current_phase="planning"
+    )
+    snapshot = merge_snapshot(snapshot, completed_actions=["osa", "click", "type"], current_phase="executing")
+    snapshot = merge_snapshot(
+        snapshot, current_phase="completed", key_observations=["Safari を開き、Google を表示しました"]
+    )
     assert snapshot == Snapshot(
         goal="Safari を開いて Google を検索",
         completed_actions=("osa", "click", "type"),
@@ -26,28 +30,30 @@ def test_actions_are_capped_and_counted():
     assert len(snapshot.completed_actions) == MAX_ACTIONS == 8
     assert snapshot.completed_actions[-1] == "step 999"
     assert snapshot.earlier_actions == 992
-    assert "and 992 earlier" in rendered(snapshot)
+    assert "and 992 earlier" in render_snapshot(snapshot)
 
 
 def test_a_list_that_is_given_replaces_the_list():
     """An update is not an addition."""
-    snapshot = merged(acted(Snapshot(), "old"), completed_actions=["new"])
+    snapshot = merge_snapshot(acted(Snapshot(), "old"), completed_actions=["new"])
     assert (snapshot.completed_actions, snapshot.earlier_actions) == (("new",), 0)
 
 
 def test_what_is_shown():
     """One line per field, in the language of the task; nothing when there is nothing."""
-    snapshot = merged(Snapshot(), goal="Fix the total", completed_actions=["read", "edit"], current_phase="testing")
-    assert rendered(snapshot) == (
+    snapshot = merge_snapshot(
+        Snapshot(), goal="Fix the total", completed_actions=["read", "edit"], current_phase="testing"
+    )
+    assert render_snapshot(snapshot) == (
         "State of the task:\n- Goal: Fix the total\n- Current phase: testing\n- Completed actions: read; edit"
     )
-    assert rendered(observed(Snapshot(), "空です"), "ja") == "タスクの状況:\n- 重要な観察事項: 空です"
-    assert rendered(Snapshot()) == ""
+    assert render_snapshot(observed(Snapshot(), "空です"), "ja") == "タスクの状況:\n- 重要な観察事項: 空です"
+    assert render_snapshot(Snapshot()) == ""
 
 
 def test_it_survives_the_view():
     """Through JSON and back; data that does not fit is an empty snapshot."""
-    snapshot = merged(Snapshot(), goal="g\n with\nlines", completed_actions=["x" * 2000])
+    snapshot = merge_snapshot(Snapshot(), goal="g\n with\nlines", completed_actions=["x" * 2000])
     assert from_data(msgspec.json.decode(msgspec.json.encode(snapshot))) == snapshot
     assert "\n" not in snapshot.goal
     assert len(snapshot.completed_actions[0]) == 500

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orihon.context import wire
 from orihon.context.frame import Texts
 from orihon.context.ranges import upto
-from orihon.context.sticky import BEGIN, END, NAMED, Head, StickyFile, entries_of, entry_text, shown_path
+from orihon.context.sticky import BEGIN, END, NAMED, Head, StickyFile, entry_text, make_entries, shown_path
 from orihon.context.view import saved, view
 from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
@@ -86,7 +86,7 @@ def test_what_is_no_mark_stays_as_it_is():
 
 def head(sizes, room=None, language="en"):
     listed = [StickyFile(f"f{number}", "0" * 64, size, size) for number, size in enumerate(sizes)]
-    return Head(entries_of(listed, lambda file: "x" * file.tokens, language), language, room)
+    return Head(make_entries(listed, lambda file: "x" * file.tokens, language), language, room)
 
 
 def test_a_large_file_does_not_keep_out_those_after_it():

@@ -11,7 +11,7 @@ from orihon.errors import AccessDenied, NotFound, SettingsError, UsageError
 from orihon.ops.access import AuthorizedStore, Principal, open_authorized_store, principal
 from orihon.settings.schema import Access, Settings
 from orihon.settings.section import Secret
-from orihon.stores.audit import audit_of
+from orihon.stores.audit import open_audit
 from orihon.stores.base import Query
 from support.cli_store import KINDS
 
@@ -29,7 +29,7 @@ def engine(request, url_at, tmp_path):
 
 
 def authorized(engine, who, command="test"):
-    return AuthorizedStore(engine.store, who, command=command, audit=audit_of(engine.store))
+    return AuthorizedStore(engine.store, who, command=command, audit=open_audit(engine.store))
 
 
 def test_a_user_sees_only_his_own(engine):
@@ -55,7 +55,7 @@ def test_each_look_is_written_down_and_masked(engine):
     looking.record_access(
         "search", ["messages"], query="password=hunter2hunter2 sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
     )
-    written = list(audit_of(engine.store).lines())
+    written = list(open_audit(engine.store).lines())
     lines = [json.loads(line) for line in written]
     assert [(line["user"], line["through"], line["at"]) for line in lines] == [
         ("bob", "show", "task"),

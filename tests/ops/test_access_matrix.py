@@ -21,7 +21,7 @@ from orihon.records import Message
 from orihon.settings.schema import Access, Settings
 from orihon.settings.section import Secret
 from orihon.stores import open_store
-from orihon.stores.audit import audit_of
+from orihon.stores.audit import open_audit
 from orihon.stores.lookup import find_row
 from orihon.task_key import TaskKey
 from support.cli_store import KINDS, said
@@ -313,7 +313,7 @@ def _run(*arguments, **environ):
 
 def lines(url):
     with open_store(url) as store:
-        return [json.loads(line) for line in audit_of(store).lines()]
+        return [json.loads(line) for line in open_audit(store).lines()]
 
 
 def test_what_was_refused_is_in_the_audit(url):

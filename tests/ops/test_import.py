@@ -21,7 +21,7 @@ from orihon.records import Event, Message, Metadata
 from orihon.redaction import mask_value
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.stores.audit import audit_of
+from orihon.stores.audit import open_audit
 from orihon.task.reader import Reader
 from orihon.task_key import TaskKey
 from support.session_files import CLAUDE, CODEX_SCREEN, OPENAI, SAMPLES, TOKEN
@@ -43,7 +43,7 @@ def memory():
 
 
 def desk_of(store, who=ALICE):
-    return AuthorizedStore(store, who, command="test", audit=audit_of(store))
+    return AuthorizedStore(store, who, command="test", audit=open_audit(store))
 
 
 def written(tmp_path, text, name="session.jsonl"):

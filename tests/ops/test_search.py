@@ -31,7 +31,7 @@ from orihon.ops.search.tokenize import parse_terms, split_words
 from orihon.records import Call, Message, Summary
 from orihon.settings.schema import Settings
 from orihon.stores import open_store
-from orihon.stores.audit import audit_of
+from orihon.stores.audit import open_audit
 from orihon.stores.base import Options
 from orihon.stores.jsonl.line_reader import PlainSource, compress
 from orihon.testing.samples import a_message, a_task
@@ -69,7 +69,7 @@ def task_of(store, *texts, status="completed", **task):
 
 
 def found(store, text, who=ROOT, **wanted):
-    authorized = AuthorizedStore(store, who, command="search", audit=audit_of(store))
+    authorized = AuthorizedStore(store, who, command="search", audit=open_audit(store))
     return search(authorized, SearchQuery(text=text, **wanted))
 
 

@@ -23,7 +23,7 @@ from orihon.agent.sources import Source
 from orihon.agent.sources.issue import join_line, remove_invisible, shorten_middle
 from orihon.agent.sources.rest_client import GONE, NOT_FOUND
 from orihon.errors import OrihonError, SourceError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.planning.history import read_run
 from orihon.planning.schema import Action
 from orihon.records import TaskRow
@@ -203,7 +203,7 @@ def render_report(report: Report, entries: list[str]) -> str:
         f"{report.calls} model calls" if report.calls else "",
     ]
     status = " · ".join(filter(None, [f"**{_escape_line(report.status)}**" if report.status else "", *counts]))
-    text = shorten_middle(remove_invisible(shown(report.text)).strip(), MAX_TEXT_CHARS)
+    text = shorten_middle(remove_invisible(mask_output(report.text)).strip(), MAX_TEXT_CHARS)
     quotation = "\n".join(f"> {line}" for line in text.split("\n") if line)
     steps = "\n".join(f"- [{'x' if done else ' '}] {_escape_line(step)}" for step, done in report.steps[:MAX_STEPS])
     heading = f"## {_escape_line(report.title)}" if report.title else ""
@@ -231,4 +231,4 @@ def _render_phases(phase: str) -> str:
 
 def _escape_line(text: str) -> str:
     """Return one line that cannot end its section; it is masked before it is shortened."""
-    return join_line(shown(text)).replace("<", "&lt;")
+    return join_line(mask_output(text)).replace("<", "&lt;")

@@ -16,7 +16,7 @@ from orihon.chat.conversation import STEPS, Conversation
 from orihon.chat.registry import find_checkpoint_directory, list_store_files
 from orihon.chat.workspace_checkpoints import FileChange, RestoreResult, Snapshot, WorkspaceCheckpoints
 from orihon.errors import NotFound, OrihonError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.records import Event
 from orihon.task.task import Task
 from orihon.task.tool_run import ToolRun
@@ -88,7 +88,7 @@ class Checkpoints:
         try:
             snapshot = self._save(label)
         except OrihonError as error:
-            self.conversation.notify(shown(f"No checkpoint was taken after {run.call.name}: {error.message}"))
+            self.conversation.notify(mask_output(f"No checkpoint was taken after {run.call.name}: {error.message}"))
             return
         if snapshot.commit != self._commit:
             self._add_step(label, snapshot)

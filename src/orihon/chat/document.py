@@ -41,7 +41,7 @@ from orihon.engine import Engine
 from orihon.errors import StoreError, UsageError
 from orihon.records import Call, Message, Part, Usage
 from orihon.stores.files import open_file
-from orihon.task.messages import message_of
+from orihon.task.messages import parse_message
 
 Json = dict[str, Any]
 _OneKey = msgspec.Meta(min_length=1, max_length=1)
@@ -240,9 +240,9 @@ class _Turn(msgspec.Struct):
         prompt = "\n\n".join(text for text in (content.prompt, self.additional_context) if text)
         pictures = [Part(**msgspec.structs.asdict(picture)) for picture in self.images or ()]
         if pictures:
-            yield message_of("user", [Part(type="text", text=prompt), *pictures] if prompt else pictures)
+            yield parse_message("user", [Part(type="text", text=prompt), *pictures] if prompt else pictures)
         elif prompt:
-            yield message_of("user", prompt)
+            yield parse_message("user", prompt)
 
 
 class _Entry(msgspec.Struct):
@@ -261,7 +261,7 @@ class _Entry(msgspec.Struct):
         counts = {name: metadata[name] for name in USAGE_FIELDS if name in metadata}
         is_valid = counts and all(isinstance(count, int) and count >= 0 for count in counts.values())
         usage = Usage(**counts) if is_valid else None
-        yield message_of("assistant", reply.content or "", tool_calls=calls, usage=usage)
+        yield parse_message("assistant", reply.content or "", tool_calls=calls, usage=usage)
 
 
 class _Tangent(msgspec.Struct):
@@ -437,4 +437,4 @@ def _import_result(result: _ToolResult) -> Message:
         kind, value = next(iter(block.items()), ("Text", "")) if isinstance(block, dict) else ("Text", block)
         texts.append(str(value) if kind == "Text" else msgspec.json.encode(value).decode())
     failed = (result.status or "").lower() == "error"
-    return message_of("tool", "\n".join(texts), tool_call_id=result.tool_use_id or "", is_error=failed)
+    return parse_message("tool", "\n".join(texts), tool_call_id=result.tool_use_id or "", is_error=failed)

@@ -18,7 +18,7 @@ from orihon.chat.conversation import ABOUT, Conversation, Notify
 from orihon.codec import clean_text
 from orihon.engine import Engine
 from orihon.errors import NotFound, UsageError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.records import Event, Message, TaskRow
 from orihon.stores.base import Query, Store
 from orihon.stores.files import data_home
@@ -163,14 +163,14 @@ def list_store_files(store: Store) -> list[Path]:
 
 def make_key(directory: Path, name: str) -> TaskKey:
     """Return the task key of a conversation. A name that a key cannot hold is replaced by its hash."""
-    name = shown(_check_name(name))
+    name = mask_output(_check_name(name))
     task_id = name if _KEY_ID.fullmatch(name) else f"named-{_hash(name)}"
     return TaskKey(task_source="local", repo=name_directory(directory), task_type=TYPE, task_id=task_id)
 
 
 def name_directory(directory: Path) -> str:
     """Return a unique name for a directory, masked before it is cut and hashed."""
-    path = Path(*map(shown, directory.resolve().parts))
+    path = Path(*map(mask_output, directory.resolve().parts))
     short = _NOT_IN_KEY.sub("-", path.name)[:40].strip("-") or "root"
     return f"{short}-{_hash(str(path))}".lower()
 

@@ -153,9 +153,9 @@ def say_traceback() -> None:
 
 def _mask(text: str) -> str:
     """Mask secrets: the text may quote the user's input or an old store without masking."""
-    from orihon.ingest import shown  # noqa: PLC0415 - `--help` does not need it
+    from orihon.ingest import mask_output  # noqa: PLC0415 - `--help` does not need it
 
-    return shown(text)
+    return mask_output(text)
 
 
 class LogFormatter(logging.Formatter):

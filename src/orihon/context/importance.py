@@ -88,7 +88,7 @@ def importance(message: Message, *, phase: str = "") -> float:
     return min(1.0, max(0.0, round(score, 2)))
 
 
-def weighed(message: Message, *, phase: str) -> Message:
+def weigh(message: Message, *, phase: str) -> Message:
     """Return a message that is added in a phase; it keeps its importance if that is another one than later."""
     if phase.lower() not in PLANNING or not _is_thought(message):
         return message

@@ -140,7 +140,7 @@ def recall(messages: Iterable[Message], query: str, *, max_hits: int = MAX_HITS)
     return best
 
 
-def said(hits: Iterable[Hit]) -> str:
+def render_hits(hits: Iterable[Hit]) -> str:
     """Return the hits as the model reads them."""
     return "\n".join(f"[m{hit.seq}, {hit.role}] {hit.passage}" for hit in hits) or "Nothing was found."
 

@@ -28,14 +28,14 @@ Items = list[Any]
 ACCEPTED = "OpenAI chat completions, OpenAI Responses, Anthropic Messages, Gemini generateContent, Ollama chat"
 
 
-class Said(NamedTuple):
+class ParsedItems(NamedTuple):
     """The text and the calls in a provider's items."""
 
     text: str
     calls: list[Call]
 
 
-def reply_of(reply: Any, api: str | None = None) -> Message:
+def parse_reply(reply: Any, api: str | None = None) -> Message:
     """Return the reply as a message; raise UsageError if it is no reply, ModelError if it is empty."""
     api = to_optional_text(api, "api")
     if api is not None and api not in _READERS:
@@ -59,11 +59,11 @@ def _completion(value: Any) -> Any:
     return value
 
 
-def said(api: str, items: Items) -> Said:
+def read_items(api: str, items: Items) -> ParsedItems:
     """Return the text and the calls in the native items of a message."""
     if api == "anthropic":
-        return _anthropic_said(items)
-    return _responses_said(items) if api == "responses" else _gemini_said(items)
+        return _read_anthropic_items(items)
+    return _read_responses_items(items) if api == "responses" else _read_gemini_items(items)
 
 
 def _recognise(value: dict[str, Any]) -> str:
@@ -106,7 +106,7 @@ def _describe(reply: Any) -> str:
     return f"a value of type {type(reply).__name__}"
 
 
-def _message(said: Said, *, model: str, usage: Usage | None, native: Native | None) -> Message:
+def _message(said: ParsedItems, *, model: str, usage: Usage | None, native: Native | None) -> Message:
     return Message(
         seq=0,
         role="assistant",
@@ -134,7 +134,7 @@ def _read_openai(value: dict[str, Any]) -> Message:
     kept = {name: message[name] for name in ("reasoning_content", "reasoning_details") if message.get(name)}
     model = value.get("model") or ""
     return _message(
-        Said(_joined(message.get("content")) or message.get("refusal") or "", calls),
+        ParsedItems(_joined(message.get("content")) or message.get("refusal") or "", calls),
         model=model,
         usage=_openai_usage(value.get("usage"), "prompt_tokens", "completion_tokens", "prompt_tokens_details"),
         native=Native(api="openai", model=model, items=[kept]) if kept else None,
@@ -145,7 +145,7 @@ def _read_responses(value: dict[str, Any]) -> Message:
     items, model = _without_nulls(value.get("output")), value.get("model") or ""
     plain = all(item.get("type") in {"message", "function_call"} for item in items)
     return _message(
-        _responses_said(items),
+        _read_responses_items(items),
         model=model,
         usage=_openai_usage(value.get("usage"), "input_tokens", "output_tokens", "input_tokens_details"),
         native=None if plain else Native(api="responses", model=model, items=items),
@@ -165,7 +165,7 @@ def _read_anthropic(value: dict[str, Any]) -> Message:
         cache_write_tokens=written,
     )
     return _message(
-        _anthropic_said(items),
+        _read_anthropic_items(items),
         model=model,
         usage=counted if usage else None,
         native=None if plain or cut else Native(api="anthropic", model=model, items=items),
@@ -186,7 +186,7 @@ def _read_gemini(value: dict[str, Any]) -> Message:
         cache_read_tokens=_count(usage, "cachedContentTokenCount"),
     )
     return _message(
-        _gemini_said(parts),
+        _read_gemini_items(parts),
         model=model,
         usage=counted if usage else None,
         native=None if plain else Native(api="gemini", model=model, items=parts),
@@ -202,7 +202,7 @@ def _read_ollama(value: dict[str, Any]) -> Message:
     usage = Usage(input_tokens=_count(value, "prompt_eval_count"), output_tokens=_count(value, "eval_count"))
     thinking = message.get("thinking")
     return _message(
-        Said(message.get("content") or "", calls),
+        ParsedItems(message.get("content") or "", calls),
         model=model,
         usage=usage if usage != Usage() else None,
         native=Native(api="ollama", model=model, items=[{"thinking": thinking}]) if thinking else None,
@@ -218,26 +218,26 @@ _READERS: dict[str, Callable[[dict[str, Any]], Message]] = {
 }
 
 
-def _anthropic_said(items: Items) -> Said:
+def _read_anthropic_items(items: Items) -> ParsedItems:
     calls = [_call(item["id"], item["name"], item.get("input")) for item in items if item.get("type") == "tool_use"]
-    return Said("".join(item["text"] for item in items if item.get("type") == "text"), calls)
+    return ParsedItems("".join(item["text"] for item in items if item.get("type") == "text"), calls)
 
 
-def _responses_said(items: Items) -> Said:
+def _read_responses_items(items: Items) -> ParsedItems:
     calls = [
         _call(item["call_id"], item["name"], item.get("arguments"))
         for item in items
         if item.get("type") == "function_call"
     ]
-    return Said("".join(_joined(item.get("content")) for item in items if item.get("type") == "message"), calls)
+    return ParsedItems("".join(_joined(item.get("content")) for item in items if item.get("type") == "message"), calls)
 
 
-def _gemini_said(parts: Items) -> Said:
+def _read_gemini_items(parts: Items) -> ParsedItems:
     calls = [
         _call(call.get("id"), call["name"], call.get("args"))
         for call in (part["functionCall"] for part in parts if "functionCall" in part)
     ]
-    return Said("".join(part["text"] for part in parts if part.get("text") and not part.get("thought")), calls)
+    return ParsedItems("".join(part["text"] for part in parts if part.get("text") and not part.get("thought")), calls)
 
 
 def _joined(content: str | Iterable[dict[str, Any]] | None) -> str:

@@ -40,7 +40,7 @@ def from_data(data: dict[str, Any]) -> Snapshot:
         return Snapshot()
 
 
-def merged(
+def merge_snapshot(
     snapshot: Snapshot,
     *,
     goal: str | None = None,
@@ -87,7 +87,7 @@ def observed(snapshot: Snapshot, observation: str) -> Snapshot:
     )
 
 
-def rendered(snapshot: Snapshot, language: str = "en") -> str:
+def render_snapshot(snapshot: Snapshot, language: str = "en") -> str:
     """Return the snapshot as the model reads it; an empty text if it is empty."""
     if not snapshot:
         return ""

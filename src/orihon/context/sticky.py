@@ -134,7 +134,7 @@ def _escaped(text: str) -> str:
     return _MARK.sub(lambda found: f"[CONTEXT ENTRY {found[1].upper()}, as the file has it]", text)
 
 
-def entries_of(files: Iterable[StickyFile], load: Load, language: str) -> tuple[Entry, ...]:
+def make_entries(files: Iterable[StickyFile], load: Load, language: str) -> tuple[Entry, ...]:
     """Return the files with their texts."""
     return tuple(_entry(file, load, language) for file in files)
 
@@ -160,11 +160,11 @@ def fitting(entries: Sequence[Entry], room: int | None) -> tuple[list[Entry], li
     return found, left
 
 
-def told(before: StickyList, now: StickyList, load: Load, language: str) -> str:
+def render_changes(before: StickyList, now: StickyList, load: Load, language: str) -> str:
     """Return what is new in a list: the texts that fit, the names of the others, and the names of removed files."""
     words = _WORDS[language]
     known = {file.version for file in before.files}
-    entries = entries_of((file for file in now.files if file.version not in known), load, language)
+    entries = make_entries((file for file in now.files if file.version not in known), load, language)
     shown, long = fitting(entries, now.room)
     paths = {file.path for file in now.files}
     gone = [file.path for file in before.files if file.path not in paths]

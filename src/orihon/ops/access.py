@@ -22,7 +22,7 @@ from orihon.errors import AccessDenied, NotFound, UsageError
 from orihon.records import TaskRow
 from orihon.settings.schema import Settings
 from orihon.stores import open_store, require_store, store_options
-from orihon.stores.audit import Audit, audit_of, open_trail
+from orihon.stores.audit import Audit, open_audit, open_trail
 from orihon.stores.base import GroupBy, Query, Store, Totals
 from orihon.stores.lookup import find_row, visible_rows
 
@@ -63,7 +63,7 @@ class AccessGate:
         from orihon.engine import Engine  # noqa: PLC0415 - lists and counts need not load it
 
         store = open_store(self.url, store_options(self.settings))
-        trail = Trail(audit_of(store), self.principal, self.command)
+        trail = Trail(open_audit(store), self.principal, self.command)
         return Engine(store, self.settings, user=self.principal.scope, trail=trail)
 
     def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
@@ -153,4 +153,4 @@ def open_authorized_store(
     if not create:
         require_store(gate.url)
     store = open_store(gate.url, store_options(settings))
-    return AuthorizedStore(store, gate.principal, command=command, audit=audit_of(store))
+    return AuthorizedStore(store, gate.principal, command=command, audit=open_audit(store))

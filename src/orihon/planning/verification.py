@@ -87,7 +87,7 @@ def find_placeholders(root: Path, written: dict[str, set[str]]) -> list[str]:
         for number in sorted(set(_find_unfinished_lines(path, content))):
             line = file_lines[number - 1].strip()
             if lines & {line, line.lstrip("+ "), f"+{line}"}:
-                placeholders.append(f"{path}:{number}: {ingest.shown(line)[:MAX_LINE_CHARS]}")
+                placeholders.append(f"{path}:{number}: {ingest.mask_output(line)[:MAX_LINE_CHARS]}")
     return placeholders[:MAX_PLACEHOLDERS]
 
 

@@ -118,7 +118,7 @@ def open_trail(url: str, options: Options, who: Principal, through: str) -> Iter
                 key_path = cast("Path", sidecar_path(url, "mask.key"))
                 audit = AuditFile(path, Sanitiser(options.known, options.kinds, lambda: read_mask_key(key_path)))
             else:
-                audit = audit_of(stack.enter_context(open_store(url, options)))
+                audit = open_audit(stack.enter_context(open_store(url, options)))
         except (UsageError, NotFound, StoreUnavailable):
             pass  # without a store there is no audit; the command itself says what is wrong
         except StoreError as error:
@@ -182,7 +182,7 @@ def _look(line: dict[str, Any]) -> Look:
 _OWN = frozenset(Look.__struct_fields__) - {"more", "line"}
 
 
-def audit_of(store: Store) -> Audit | None:
+def open_audit(store: Store) -> Audit | None:
     """The audit of a store; one that lives in memory has none."""
     if is_postgres(store.url):
         return AuditTable(cast("PostgresStore", store).server, store.sanitiser)

@@ -14,7 +14,7 @@ from orihon.context.recall import RECALL, UNFOLD
 from orihon.context.tree import Limits
 from orihon.context.wire.schemas import Schema, parse_tools
 from orihon.errors import BudgetTooSmall, UsageError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.settings.schema import Count, Settings, Share, Whole
 from orihon.tokens import Counter, counter
 
@@ -226,7 +226,7 @@ def _check(config: TaskConfig) -> None:
     unnamed = [schema for schema in config.tools or () if not tool_name(schema)]
     if unnamed:
         hint = 'Describe it as {"type": "function", "function": {"name": …, "parameters": {…}}}.'
-        raise UsageError(f"A tool has no name: {shown(str(unnamed[0]))[:80]}.", hint=hint)
+        raise UsageError(f"A tool has no name: {mask_output(str(unnamed[0]))[:80]}.", hint=hint)
     if config.fold_to >= config.fold_at:
         raise UsageError(
             f"fold_to ({config.fold_to}) must be less than fold_at ({config.fold_at}).",

@@ -13,10 +13,10 @@ import msgspec
 
 from orihon.codec import clean_value
 from orihon.coerce import to_list, to_mapping
-from orihon.context.replies import reply_of
+from orihon.context.replies import parse_reply
 from orihon.errors import UsageError
 from orihon.records import Message
-from orihon.task.messages import message_of
+from orihon.task.messages import parse_message
 
 Items = Sequence[Mapping[str, Any]]
 
@@ -59,7 +59,7 @@ def _read_openai(items: Items, model: str) -> Iterator[Entry]:
         role = item.get("role")
         if role == "assistant":
             reply = {"model": model, "choices": [{"message": item}]}
-            yield Entry(1, [_unfinished(reply_of(reply, "openai"))])
+            yield Entry(1, [_unfinished(parse_reply(reply, "openai"))])
         elif role in {"tool", "function"}:
             yield Entry(1, [_result(item.get("tool_call_id"), item.get("content"), name=item.get("name"))])
         else:
@@ -90,7 +90,7 @@ def _begins_reply(kind: str, before: Items) -> bool:
 
 
 def _responses_reply(items: Items, model: str) -> Entry:
-    return Entry(len(items), [_unfinished(reply_of({"model": model, "output": list(items)}, "responses"))])
+    return Entry(len(items), [_unfinished(parse_reply({"model": model, "output": list(items)}, "responses"))])
 
 
 def _read_anthropic(items: Items, model: str) -> Iterator[Entry]:
@@ -99,7 +99,7 @@ def _read_anthropic(items: Items, model: str) -> Iterator[Entry]:
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
         if role == "assistant":
             reply = {"type": "message", "model": model, "content": _without_marks(blocks)}
-            yield Entry(1, [_unfinished(reply_of(reply, "anthropic"))])
+            yield Entry(1, [_unfinished(parse_reply(reply, "anthropic"))])
             continue
         results = [
             _result(block.get("tool_use_id"), block.get("content"), is_error=block.get("is_error"))
@@ -119,7 +119,7 @@ def _read_gemini(items: Items, model: str) -> Iterator[Entry]:
         role, parts = item.get("role"), item.get("parts") or []
         if role == "model":
             reply = {"modelVersion": model, "candidates": [{"content": {"parts": parts}}]}
-            yield Entry(1, [_unfinished(reply_of(reply, "gemini"))])
+            yield Entry(1, [_unfinished(parse_reply(reply, "gemini"))])
             continue
         answers = [part["functionResponse"] for part in parts if "functionResponse" in part]
         results = [_result(answer.get("id"), answer.get("response"), name=answer.get("name")) for answer in answers]
@@ -149,11 +149,11 @@ _READERS: dict[str, Callable[[Items, str], Iterator[Entry]]] = {
 
 
 def _said(role: Any, content: Any) -> Message:
-    return message_of("system" if role in SYSTEM else "user" if role is None else role, _content(content))
+    return parse_message("system" if role in SYSTEM else "user" if role is None else role, _content(content))
 
 
 def _result(call_id: Any, content: Any, *, name: Any = None, is_error: Any = False) -> Message:
-    return message_of(
+    return parse_message(
         "tool", _content(content), tool_call_id=call_id or None, tool_name=name or None, is_error=bool(is_error)
     )
 
@@ -164,7 +164,7 @@ def _unfinished(message: Message) -> Message:
 
 
 def _content(content: Any) -> Any:
-    """Return a content as `message_of` takes it. A part of an unknown form is kept as its JSON."""
+    """Return a content as `parse_message` takes it. A part of an unknown form is kept as its JSON."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -177,7 +177,7 @@ def _content(content: Any) -> Any:
 
 def _part(item: Any) -> Any:
     try:
-        message_of("user", [item])
+        parse_message("user", [item])
     except UsageError:
         return _json(item)
     return item

@@ -24,7 +24,7 @@ from orihon.context.ranges import Ranges, joined, without
 from orihon.context.recall import NOTE
 from orihon.context.repair import plain_name
 from orihon.context.shelf import Shelf
-from orihon.context.snapshot import from_data, rendered
+from orihon.context.snapshot import from_data, render_snapshot
 from orihon.context.units import is_same_reply, unit_at
 from orihon.context.view import RECORD_EVERY, Covered, View, step, view
 from orihon.context.window import compose
@@ -256,7 +256,7 @@ class TaskLog:
         """The snapshot as it is now, shortened to its share of the window."""
         if not self.view.state.snapshot:
             return ""
-        text = rendered(from_data(self.view.state.snapshot), self.language)
+        text = render_snapshot(from_data(self.view.state.snapshot), self.language)
         return shortened(text, SNAPSHOT_SHARE * self.limit, self.counter.text)
 
     @property

@@ -12,7 +12,7 @@ from orihon.codec import clean_text, clean_value, safe_str
 from orihon.coerce import to_bool, to_list, to_mapping, to_optional_text, to_text
 from orihon.embedded import split_data_url
 from orihon.errors import UsageError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.parts import decode_text_part
 from orihon.records import Call, Message, Part, PlanEntry, PlanKind, Role, Usage
 
@@ -21,7 +21,7 @@ ROLES = get_args(Role)
 _PARTS = "Give a text, or a list of parts such as {'type': 'text', 'text': …}."
 
 
-def message_of(
+def parse_message(
     role: str,
     content: Any,
     *,
@@ -37,7 +37,7 @@ def message_of(
         role = to_text(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
     if role not in ROLES:
         raise UsageError(f"A message cannot have the role {role!a:.80}.", hint=f"Allowed are {', '.join(ROLES)}.")
-    calls = [] if tool_calls is None else calls_of(tool_calls)
+    calls = [] if tool_calls is None else parse_calls(tool_calls)
     if calls and role != "assistant":
         raise UsageError(f"A message of the {role} cannot call tools.", hint="Calls belong to the assistant.")
     return Message(
@@ -55,12 +55,12 @@ def message_of(
     )
 
 
-def calls_of(calls: Iterable[Any]) -> list[Call]:
+def parse_calls(calls: Iterable[Any]) -> list[Call]:
     """The calls of a message."""
-    return [call_of(call) for call in to_list(calls, "tool_calls", hint="Give a list of calls.")]
+    return [parse_call(call) for call in to_list(calls, "tool_calls", hint="Give a list of calls.")]
 
 
-def call_of(call: Any) -> Call:
+def parse_call(call: Any) -> Call:
     """A call from one of ours, from `{"id", "name", "arguments"}`, or from OpenAI's shape."""
     if isinstance(call, Call):
         return call
@@ -68,7 +68,7 @@ def call_of(call: Any) -> Call:
     value = to_mapping(call) or {}
     inner = to_mapping(value.get("function", value)) or {}
     if "name" not in inner:
-        raise UsageError(f"This is not a tool call: {shown(safe_str(call))[:80]}.", hint=hint)
+        raise UsageError(f"This is not a tool call: {mask_output(safe_str(call))[:80]}.", hint=hint)
     arguments = clean_value({} if inner.get("arguments") is None else inner["arguments"])
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
@@ -96,7 +96,7 @@ def with_ids(message: Message, seq: int, taken: Collection[str] = ()) -> Message
     return msgspec.structs.replace(message, tool_calls=list(calls.values()))
 
 
-def plan_entry_of(task_uuid: str, entry: Any) -> PlanEntry:
+def parse_plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
     """The entry of a plan that a store has still to number and date."""
     fields = to_mapping(entry) or {}
     kind, data = fields.get("type"), to_mapping(fields.get("data"))
@@ -104,7 +104,7 @@ def plan_entry_of(task_uuid: str, entry: Any) -> PlanEntry:
         hint = (
             "Give `type` and `data`; orihon.planning.schema.make_entry makes them from a Plan, a Revision and the like."
         )
-        raise UsageError(f"This is not an entry of a plan: {shown(safe_str(entry))!a:.80}.", hint=hint)
+        raise UsageError(f"This is not an entry of a plan: {mask_output(safe_str(entry))!a:.80}.", hint=hint)
     return PlanEntry(id=0, type=cast("PlanKind", kind), task_uuid=task_uuid, data=data, timestamp="")
 
 
@@ -129,7 +129,7 @@ def _part(item: Any) -> Part:
     fields = to_mapping(item) or {}
     if not isinstance(fields.get("type"), str | Enum):
         hint = "A part is a text, or a dict with a `type`."
-        raise UsageError(f"This is not a part of a message: {shown(safe_str(item))[:80]}.", hint=hint)
+        raise UsageError(f"This is not a part of a message: {mask_output(safe_str(item))[:80]}.", hint=hint)
     kind = to_text(fields["type"], "type")
     if kind in {"image_url", "input_image"}:
         return _picture(fields.get("image_url"))

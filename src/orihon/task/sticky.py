@@ -14,7 +14,7 @@ import msgspec
 
 from orihon.coerce import to_list, to_text
 from orihon.context.frame import Texts
-from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entries_of, entry_text, told
+from orihon.context.sticky import Entry, Head, News, StickyFile, StickyList, entry_text, make_entries, render_changes
 from orihon.context.view import State
 from orihon.errors import Corrupt, NotFound, UsageError
 from orihon.ingest import Sanitiser
@@ -100,13 +100,13 @@ class StickyTexts:
         return self._shown
 
     def _entries(self, event: int, language: str) -> tuple[Entry, ...]:
-        return entries_of(self.list_at(event).files, self._load, language)
+        return make_entries(self.list_at(event).files, self._load, language)
 
     def _news(self, state: State, language: str) -> Iterator[News]:
         """Yield what changed with each list since the last fold."""
         before = state.standing
         for event, after in state.news:
-            yield News(after, told(self.list_at(before), self.list_at(event), self._load, language))
+            yield News(after, render_changes(self.list_at(before), self.list_at(event), self._load, language))
             before = event
 
     def _load(self, file: StickyFile) -> str | None:

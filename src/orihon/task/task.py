@@ -24,10 +24,10 @@ from orihon.codec import clean_text, safe_str
 from orihon.coerce import to_json_value, to_optional_text, to_text
 from orihon.context import recall as lookup
 from orihon.context.compress import Compression
-from orihon.context.importance import weighed
+from orihon.context.importance import weigh
 from orihon.context.matter import INHERITED
-from orihon.context.replies import reply_of
-from orihon.context.snapshot import Snapshot, from_data, merged
+from orihon.context.replies import parse_reply
+from orihon.context.snapshot import Snapshot, from_data, merge_snapshot
 from orihon.context.sticky import StickyList
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
@@ -39,7 +39,7 @@ from orihon.task.follow import Followed, Follower
 from orihon.task.hooks import call_hooks
 from orihon.task.lifecycle import Ending, Lifecycle
 from orihon.task.log import Calibration, Stats, TaskLog, refuse
-from orihon.task.messages import message_of, plan_entry_of, with_ids
+from orihon.task.messages import parse_message, parse_plan_entry, with_ids
 from orihon.task.sticky import Files, FileVersion
 from orihon.task.summaries import TANGENT_KEY, Summaries
 from orihon.task.timeline import Keep, Timeline, check_keep
@@ -135,7 +135,7 @@ class Task:
         `issue` holds the fields that the content was rendered from; a summary is made of them. `raw` is the message in
         the caller's own form, any JSON value: it is kept beside the message and comes back with `Window.items()`.
         """
-        message = message_of(
+        message = parse_message(
             role,
             content,
             tool_calls=tool_calls,
@@ -160,7 +160,7 @@ class Task:
 
     def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
         """Append a model's reply from any provider: text, calls and usage."""
-        message = reply_of(reply, api)
+        message = parse_reply(reply, api)
         writer = self.writer
         if key is not None or message.tool_calls:
             names = writer.log.tool_names
@@ -208,7 +208,7 @@ class Task:
         waiting = self._calls.waiting_ids() if message.tool_calls else ()
         message = with_ids(message, self.writer.log.last + 1, waiting)
         phase = str(self.writer.log.view.state.snapshot.get("current_phase", ""))
-        message = weighed(message, phase=phase)
+        message = weigh(message, phase=phase)
         seq = self.writer.append(msgspec.structs.replace(message, window=self._sent))
         self._sent = None
         if message.tool_calls:
@@ -233,7 +233,7 @@ class Task:
     def _insert_inherited_block(self) -> None:
         """Append what the earlier runs left, just before the first request."""
         if self.inheritance is not None:
-            seq = self.writer.append(message_of("assistant", self.inheritance.text, key=INHERITED))
+            seq = self.writer.append(parse_message("assistant", self.inheritance.text, key=INHERITED))
             if seq not in self.log.view.state.pins:
                 self.writer.event("pin", seq=seq)
         self._began = True
@@ -343,7 +343,7 @@ class Task:
             if not changes:
                 return current
             try:
-                snapshot = merged(current, **changes, max_actions=self.config.max_actions)
+                snapshot = merge_snapshot(current, **changes, max_actions=self.config.max_actions)
             except (TypeError, AttributeError) as error:
                 names = ", ".join(Snapshot.__struct_fields__[:4])
                 raise UsageError(f"The snapshot cannot be changed: {error}.", hint=f"It has {names}.") from error
@@ -499,7 +499,7 @@ class Task:
 
         `entry` is a PlanEntry, or a mapping or an object that has its `type` and `data`.
         """
-        record = plan_entry_of(self.uuid, entry)
+        record = parse_plan_entry(self.uuid, entry)
         with self.writer.lock:
             self.writer.check_running()
             return self.writer.append(record)

@@ -149,7 +149,7 @@ class ToolCalls:
             return consult(self._writer.lease.store, self._previous, query)
         if scope != "task":
             raise UsageError(f"There is nothing to recall of {scope!a:.40}.", hint="Give `task` or `previous`.")
-        return lookup.said(lookup.recall(self._writer.log.hidden(), query))
+        return lookup.render_hits(lookup.recall(self._writer.log.hidden(), query))
 
     def _describe_tools(self, name: str) -> str:
         """Return what the model reads that called a tool of this name, which does not exist."""

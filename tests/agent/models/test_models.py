@@ -15,7 +15,7 @@ import orihon
 from agent.conftest import KEY
 from orihon.agent.models import open_model, was_cut
 from orihon.agent.models.openai_chat import ChatAccumulator
-from orihon.context.replies import reply_of
+from orihon.context.replies import parse_reply
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret
@@ -70,7 +70,7 @@ def test_a_streamed_reply_is_what_the_api_gives_without_streaming(bench, task):
     check_request(bench.provider, bench.server.bodies[0])
     assert "".join(told) == "I look at it."
     assert len(told) > 1
-    message = reply_of(reply)
+    message = parse_reply(reply)
     assert message.text == "I look at it."
     assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [
         ("read_file", {"path": "a.py"}),
@@ -86,7 +86,7 @@ def test_a_server_that_does_not_stream_is_understood(bench, task):
     """Its reply is the same message."""
     bench.server.acts = [answers_whole("I look.", READ), says("I look.", READ)]
     model, told = bench.model(), []
-    whole, streamed = (reply_of(model.reply(task.window(), on_text=told.append)) for _ in range(2))
+    whole, streamed = (parse_reply(model.reply(task.window(), on_text=told.append)) for _ in range(2))
     assert (whole.text, whole.tool_calls, whole.usage) == (streamed.text, streamed.tool_calls, streamed.usage)
     assert "".join(told) == "I look.I look."
 
@@ -98,7 +98,7 @@ def test_thinking_comes_back_signed(anthropic_bench, task):
     reply = model.reply(task.window())
     thought = {"type": "thinking", "thinking": "Where is it?", "signature": "c2lnbmVk"}
     assert reply["content"][0] == thought
-    assert reply_of(reply).native.items[0] == thought
+    assert parse_reply(reply).native.items[0] == thought
 
 
 def test_reasoning_of_openai_like_servers_is_kept(openai_bench, task):
@@ -106,7 +106,7 @@ def test_reasoning_of_openai_like_servers_is_kept(openai_bench, task):
     openai_bench.server.acts = [says("Done.", thinking="Where is it?")]
     reply = openai_bench.model().reply(task.window())
     assert reply["choices"][0]["message"]["reasoning_content"] == "Where is it?"
-    assert reply_of(reply).text == "Done."
+    assert parse_reply(reply).text == "Done."
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_calls_are_told_apart_however_a_server_numbers_them(chunks):
         accumulator.add({"choices": [{"index": 0, "delta": {"tool_calls": [chunk]}}]})
     assert accumulator.finish() is None
     accumulator.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
-    calls = reply_of(accumulator.finish()).tool_calls
+    calls = parse_reply(accumulator.finish()).tool_calls
     assert [(call.id, call.name, json.loads(call.arguments or "{}")) for call in calls] == [
         ("a", "x", {}),
         ("b", "y", {"k": 1}),
@@ -182,7 +182,7 @@ def test_what_passes_is_tried_again(bench, task, failure):
     """Two failures and a reply: the reply is whole, the same request was sent three times, and the waits grew."""
     bench.server.acts = [failure, failure, says("Done.")]
     reply = bench.model().reply(task.window())
-    assert reply_of(reply).text == "Done."
+    assert parse_reply(reply).text == "Done."
     assert len(bench.server.bodies) == 3
     assert bench.server.bodies[0] == bench.server.bodies[1] == bench.server.bodies[2]
     assert bench.waits == [1.0, 2.0]
@@ -206,7 +206,7 @@ def test_silence_is_a_failure(bench, task, caplog):
     """Before the first byte and in the middle of a reply."""
     bench.server.acts = [stalls(), stalls(3), says("Done.")]
     reply = bench.model(stall_seconds=1.0).reply(task.window())
-    assert reply_of(reply).text == "Done."
+    assert parse_reply(reply).text == "Done."
     assert len(bench.server.bodies) == 3
     assert caplog.text.count("did not answer in time") == 2
 
@@ -221,7 +221,7 @@ def test_a_connection_that_breaks_is_called_that(bench, task, caplog):
 def test_a_slow_beginning_is_no_failure(bench, task):
     """As long as it is within the time that is given."""
     bench.server.acts = [after(0.05, says("Done."))]
-    assert reply_of(bench.model().reply(task.window())).text == "Done."
+    assert parse_reply(bench.model().reply(task.window())).text == "Done."
     assert bench.waits == []
 
 
@@ -414,7 +414,7 @@ def test_a_text_that_was_cut_says_so(bench, task):
     bench.server.acts = [says("Half of wh", finish=cut_reason(bench))]
     reply = bench.model().reply(task.window())
     assert was_cut(reply)
-    assert reply_of(reply).text == "Half of wh"
+    assert parse_reply(reply).text == "Half of wh"
 
 
 def test_a_reply_that_was_cut_before_it_said_anything_is_an_error(bench, task):
@@ -593,7 +593,7 @@ def test_without_a_place_nothing_is_cached(bench, task):
     """Off by default: the same question is asked twice."""
     bench.server.acts = [says("One."), says("Two.")]
     model = bench.model()
-    assert [reply_of(model.reply(task.window())).text for _ in range(2)] == ["One.", "Two."]
+    assert [parse_reply(model.reply(task.window())).text for _ in range(2)] == ["One.", "Two."]
 
 
 def test_a_repeated_request_is_answered_from_disk(bench, task, tmp_path, caplog):
@@ -619,10 +619,10 @@ def test_another_request_or_model_is_another_key(bench, task, tmp_path):
     """Messages, tools, parameters and the model all count."""
     bench.server.acts = [says("One."), says("Two."), says("Three.")]
     model = bench.model(cache=tmp_path)
-    texts = [reply_of(model.reply(task.window())).text]
+    texts = [parse_reply(model.reply(task.window())).text]
     task.add("user", "And the till.")
-    texts.append(reply_of(model.reply(task.window())).text)
-    texts.append(reply_of(bench.model(f"{bench.provider}:another", cache=tmp_path).reply(task.window())).text)
+    texts.append(parse_reply(model.reply(task.window())).text)
+    texts.append(parse_reply(bench.model(f"{bench.provider}:another", cache=tmp_path).reply(task.window())).text)
     assert texts == ["One.", "Two.", "Three."]
 
 
@@ -647,7 +647,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(bench, task, tmp_path, damage
     model.reply(task.window())
     (file,) = tmp_path.iterdir()
     file.write_bytes(damage)
-    assert [reply_of(model.reply(task.window())).text for _ in range(2)] == ["Two.", "Two."]
+    assert [parse_reply(model.reply(task.window())).text for _ in range(2)] == ["Two.", "Two."]
 
 
 def test_a_cache_that_cannot_be_written_stops_nobody(bench, task, tmp_path, caplog, monkeypatch):
@@ -659,7 +659,7 @@ def test_a_cache_that_cannot_be_written_stops_nobody(bench, task, tmp_path, capl
     bench.server.acts = [says("Done.")]
     model = bench.model(cache=tmp_path)
     monkeypatch.setattr("orihon.stores.files.write_all", full)
-    assert reply_of(model.reply(task.window())).text == "Done."
+    assert parse_reply(model.reply(task.window())).text == "Done."
     assert "could not be cached" in caplog.text
     assert list(tmp_path.iterdir()) == []
 

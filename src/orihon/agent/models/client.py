@@ -24,7 +24,7 @@ from orihon.agent.models.errors import (
     make_failure,
     make_unreadable_failure,
 )
-from orihon.context.replies import reply_of
+from orihon.context.replies import parse_reply
 from orihon.errors import ContextOverflow, ModelError, UsageError
 from orihon.records import Message
 from orihon.retry import Backoff
@@ -89,7 +89,7 @@ class RemoteModel(ABC):
         tools = window.tools(self.dialect) if self.settings.llm.function_calling else []
         content = self.render(window) | ({"tools": tools} if tools else {})
         reply = self._answer(self._make_request(content, window.reserved_output), on_text)
-        self._warn_if_truncated(window, reply_of(reply))
+        self._warn_if_truncated(window, parse_reply(reply))
         return reply
 
     def ask(self, prompt: str, *, schema: dict[str, Any] | None = None) -> str:
@@ -98,7 +98,7 @@ class RemoteModel(ABC):
         reply = self._answer(self._make_request(content | ({"schema": schema} if schema else {})), None)
         if was_cut(reply):
             raise ModelError(f"The answer of {self.name} was cut: it exceeds the limit of a reply.", hint=_MORE_ROOM)
-        return reply_of(reply).text
+        return parse_reply(reply).text
 
     def close(self) -> None:
         """Close all connections."""
@@ -152,7 +152,7 @@ class RemoteModel(ABC):
     def _answer(self, request: Request, on_text: OnText | None) -> dict[str, Any]:
         cached = self.cache.get(self.name, request) if self.cache is not None else None
         if cached is not None:
-            text = reply_of(cached).text
+            text = parse_reply(cached).text
             if on_text is not None and text:
                 on_text(text)
             return cached
@@ -161,7 +161,7 @@ class RemoteModel(ABC):
             if self.cache is not None:
                 self.cache.put(self.name, request, reply)
             return reply
-        message = reply_of(reply)
+        message = parse_reply(reply)
         if not message.text and not message.tool_calls:
             raise ModelError(f"{self.name} used all its tokens before it wrote any text.", hint=_MORE_ROOM)
         return reply
@@ -234,7 +234,7 @@ class _Exchange:
         with self._reading():
             reply = accumulator.finish()
             if reply is not None:
-                reply_of(reply)  # an answer that a task would refuse is a failed attempt
+                parse_reply(reply)  # an answer that a task would refuse is a failed attempt
         if reply is None:
             reason = "holds no reply" if is_empty else "broke off before its end"
             raise make_unreadable_failure(self._provider, reason)

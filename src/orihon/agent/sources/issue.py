@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from orihon.codec import clean_text
 from orihon.context.language import language_of
-from orihon.ingest import Sanitiser, shown
+from orihon.ingest import Sanitiser, mask_output
 from orihon.records import Issue, Message
 from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
@@ -99,7 +99,7 @@ class SeenComments:
         new = []
         for comment in comments:
             # masked first: the hash of a few known words and one secret would let the secret be guessed
-            digest = hashlib.sha256(shown(comment.body).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            digest = hashlib.sha256(mask_output(comment.body).encode("utf-8", "surrogatepass")).hexdigest()[:16]
             if self._seen.get(comment.id) != digest:
                 self._seen[comment.id] = digest
                 new.append(comment)

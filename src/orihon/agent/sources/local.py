@@ -35,7 +35,7 @@ from orihon.agent.sources.issue import OUTCOMES, Comment, Item, Outcome, find_la
 from orihon.codec import clean_text, now
 from orihon.coerce import decode_json
 from orihon.errors import SourceError, UsageError
-from orihon.ingest import Sanitiser, shown
+from orihon.ingest import Sanitiser, mask_output
 from orihon.settings.schema import Forge
 from orihon.task_key import TaskKey
 
@@ -281,7 +281,7 @@ def _find_path(what: str | Path) -> Path | None:
             return Path(text)
     if isinstance(what, Path) or (may_be_path and re.fullmatch(r"\S+\.(?:md|txt|markdown)|\.{0,2}/\S*", text)):
         hint = "Check the path; a text has more than one word."
-        raise UsageError(f"There is no file {shown(text)!a:.200}.", hint=hint)
+        raise UsageError(f"There is no file {mask_output(text)!a:.200}.", hint=hint)
     return None
 
 

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Meta
 
 from orihon.errors import ToolError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.redaction import looks_secret, mask, masks_in
 
 HEAD_BYTES, TAIL_BYTES = 20_000, 30_000
@@ -150,7 +150,7 @@ class Shell:
                 self._end(number, process)
                 os.close(reading)
         if not in_time:
-            last = shown(output.text().strip())[-ERROR_CHARS:]
+            last = mask_output(output.text().strip())[-ERROR_CHARS:]
             said = f" The end of its output:\n{last}" if last else " It wrote no output."
             raise ToolError(f"The command ran longer than {seconds:g} s and was ended with all it started.{said}")
         if _is_readable(reading, 0) and not os.read(reading, 1):

@@ -25,7 +25,7 @@ from orihon.chat.i18n import Texts
 from orihon.chat.registry import name_directory
 from orihon.chat.terminal.ui import ChatUI, is_yes, make_hangup
 from orihon.errors import StoreError
-from orihon.ingest import shown
+from orihon.ingest import mask_output
 from orihon.stores.files import make_directory, open_file, warn_if_open
 from orihon.terminal import escape
 
@@ -102,7 +102,7 @@ class InputHistory(History):
         with suppress(OSError, StoreError):
             if not self.path.parent.exists():
                 make_directory(self.path.parent)
-            _append(self.path, json.dumps(shown(string)).encode() + b"\n")
+            _append(self.path, json.dumps(mask_output(string)).encode() + b"\n")
             if self.path.stat().st_size > MAX_BYTES:
                 temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
                 _append(temporary, b"".join(line + b"\n" for line in _read_tail(self.path, MAX_BYTES // 2)))

@@ -22,12 +22,12 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
-    arguments_of,
+    load_arguments,
     native_items,
     parse_arguments,
     render_pieces,
+    render_text,
     same_model,
-    text_of,
     wire_id,
 )
 from orihon.records import Message
@@ -46,7 +46,7 @@ def anthropic(
     messages: Sequence[Message], *, model: str = "", cache: bool = True, load: Load | None = None
 ) -> dict[str, Any]:
     """Return a repaired list as the `system` (absent if there is none) and the `messages` of a request."""
-    system = [_text(text_of(message, load)) for message in messages if message.role == "system"]
+    system = [_text(render_text(message, load)) for message in messages if message.role == "system"]
     turns: list[dict[str, Any]] = []
     for of_user, run in groupby(messages, key=lambda message: message.role in {"user", "system"}):
         if of_user:
@@ -101,13 +101,13 @@ def _add(turns: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
 
 
 def _reply(message: Message, load: Load | None) -> list[Block]:
-    text = text_of(message, load)
+    text = render_text(message, load)
     calls = [
         {
             "type": "tool_use",
             "id": wire_id(call.id, _ID),
             "name": call.name,
-            "input": parse_arguments(arguments_of(call, load)),
+            "input": parse_arguments(load_arguments(call, load)),
         }
         for call in message.tool_calls
     ]

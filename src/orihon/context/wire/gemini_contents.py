@@ -19,12 +19,12 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
-    arguments_of,
     join_pieces,
+    load_arguments,
     native_items,
     parse_arguments,
     render_pieces,
-    text_of,
+    render_text,
 )
 from orihon.records import Message
 
@@ -39,7 +39,7 @@ Part = dict[str, Any]
 
 def gemini(messages: Sequence[Message], *, model: str = "", load: Load | None = None) -> dict[str, Any]:
     """Return a repaired list as the `systemInstruction` (absent if there is none) and the `contents` of a request."""
-    system = [{"text": text_of(message, load)} for message in messages if message.role == "system"]
+    system = [{"text": render_text(message, load)} for message in messages if message.role == "system"]
     contents: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     for role, run in groupby(messages, key=lambda message: message.role):
@@ -71,9 +71,9 @@ def _reply(message: Message, model: str, load: Load | None, ids: dict[str, str])
         given = (part["functionCall"].get("id") for part in called)
         ids |= {call.id: theirs for call, theirs in zip(message.tool_calls, given, strict=True) if theirs}
         return [part for part in items if part.get("text") != "" or part.get("thoughtSignature")]
-    text = text_of(message, load)
+    text = render_text(message, load)
     calls: list[Part] = [
-        {"functionCall": {"name": call.name, "args": parse_arguments(arguments_of(call, load))}}
+        {"functionCall": {"name": call.name, "args": parse_arguments(load_arguments(call, load))}}
         for call in message.tool_calls
     ]
     if must_sign:

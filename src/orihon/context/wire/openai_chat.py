@@ -16,13 +16,13 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
-    arguments_of,
     join_pieces,
+    load_arguments,
     make_id,
     plain_text,
     render_pieces,
+    render_text,
     same_model,
-    text_of,
 )
 from orihon.parts import PICTURES
 from orihon.records import Message, Native
@@ -46,14 +46,14 @@ def openai(messages: Sequence[Message], *, model: str = "", load: Load | None = 
         elif role == "user":
             rendered.append({"role": "user", "content": _content(render_pieces(message, load, IMAGES))})
         else:
-            rendered.append({"role": "system", "content": text_of(message, load)})
+            rendered.append({"role": "system", "content": render_text(message, load)})
     if pictures:
         rendered.append(_shown(pictures))
     return rendered or [{"role": "user", "content": CONTINUE}]
 
 
 def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"role": "assistant", "content": text_of(message, load) or None}
+    rendered: dict[str, Any] = {"role": "assistant", "content": render_text(message, load) or None}
     if message.tool_calls:
         if message.native is not None:
             rendered |= _reasoning(message.native, model)
@@ -61,7 +61,7 @@ def _assistant(message: Message, model: str, load: Load | None) -> dict[str, Any
             {
                 "id": _id(call.id),
                 "type": "function",
-                "function": {"name": call.name, "arguments": arguments_of(call, load)},
+                "function": {"name": call.name, "arguments": load_arguments(call, load)},
             }
             for call in message.tool_calls
         ]

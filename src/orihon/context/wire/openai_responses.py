@@ -17,11 +17,11 @@ from orihon.context.wire.pieces import (
     Image,
     Load,
     Piece,
-    arguments_of,
     join_pieces,
+    load_arguments,
     native_items,
     render_pieces,
-    text_of,
+    render_text,
     wire_id,
 )
 from orihon.records import Message
@@ -53,13 +53,13 @@ def _reply(message: Message, model: str, load: Load | None, seen: set[str]) -> l
     if items and is_new and all(map(_can_be_sent, items)) and items[-1].get("type") != "reasoning":
         seen.update(ids)
         return items
-    text = text_of(message, load)
+    text = render_text(message, load)
     calls = [
         {
             "type": "function_call",
             "call_id": wire_id(call.id, _ID),
             "name": call.name,
-            "arguments": arguments_of(call, load),
+            "arguments": load_arguments(call, load),
         }
         for call in message.tool_calls
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from orihon.context.replies import said
+from orihon.context.replies import read_items
 from orihon.errors import Corrupt, NotFound
 from orihon.parts import (
     IMAGES,
@@ -32,7 +32,7 @@ CONTINUE = "Continue."  # where a request has to end with the user's words, and 
 _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$")
 
 
-def text_of(message: Message, load: Load | None) -> str:
+def render_text(message: Message, load: Load | None) -> str:
     """Return the text of a message."""
     text = plain_text(message)
     return join_pieces(render_pieces(message, load)) if text is None else text
@@ -46,7 +46,7 @@ def plain_text(message: Message) -> str | None:
     return None
 
 
-def arguments_of(call: Call, load: Load | None) -> str:
+def load_arguments(call: Call, load: Load | None) -> str:
     """Return the arguments as the model wrote them, or an object that says that only their beginning is available."""
     if call.blob is None:
         return call.arguments
@@ -77,7 +77,7 @@ def native_items(message: Message, api: str, model: str, ids: re.Pattern[str] | 
     if native is None or native.api != api or not same_model(native.model, model):
         return []
     try:
-        text, calls = said(api, native.items)
+        text, calls = read_items(api, native.items)
         sound = all(_SOUND[api](item) for item in native.items)
     except (AttributeError, KeyError, TypeError):  # written by something else; nobody can vouch for it
         return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.context.replies import reply_of
+from orihon.context.replies import parse_reply
 from orihon.errors import OrihonError
 from orihon.ops.formats.session_file import (
     LineReader,
@@ -85,6 +85,6 @@ def _parse_usage(message: dict[str, Any]) -> Usage | None:
     if not isinstance(message.get("usage"), dict):
         return None
     try:
-        return reply_of({"type": "message", "content": [], "usage": message["usage"]}, "anthropic").usage
+        return parse_reply({"type": "message", "content": [], "usage": message["usage"]}, "anthropic").usage
     except OrihonError:
         return None

@@ -25,7 +25,7 @@ from orihon.coerce import decode_json
 from orihon.errors import UsageError
 from orihon.records import Call, Message, Part, Role, Usage
 from orihon.stores.files import disk_errors
-from orihon.task.messages import message_of
+from orihon.task.messages import parse_message
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
@@ -273,7 +273,7 @@ def _parse_part(block: Any) -> Part | None:
     if block_type not in _IMAGE_TYPES:
         return None
     try:
-        part = message_of("user", [block]).content[0]
+        part = parse_message("user", [block]).content[0]
     except UsageError:
         return None
     return part if isinstance(part, Part) else None
