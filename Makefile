@@ -60,6 +60,8 @@ lock: $(VENV)/.dev ## choose the newest versions of all dependencies
 	  pyproject.toml --group build --output-file locks/run.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
 	  pyproject.toml --extra all --group dev --constraint locks/run.txt --output-file locks/dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
+	  pyproject.toml --extra all --constraint locks/dev.txt --output-file locks/all.txt
 
 clean: ## remove everything that the other targets created
 	@rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

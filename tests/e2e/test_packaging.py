@@ -9,8 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from trove_classifiers import classifiers
 
 import orihon
 
@@ -36,12 +38,51 @@ def test_the_wheel_from_the_sdist_is_the_package_under_test(built):
     assert inside == {f"orihon/{path.relative_to(installed).as_posix()}": path.read_bytes() for path in files}
 
 
+def test_the_wheel_is_small_and_its_classifiers_are_known(built):
+    """Less than 1 MB, and every classifier is one that the package index knows."""
+    (wheel,) = built.glob("*.whl")
+    assert wheel.stat().st_size < 1_000_000
+    listed = metadata.metadata("orihon").get_all("Classifier")
+    assert set(listed) <= classifiers
+    assert "Operating System :: MacOS" not in listed  # it has not been run there
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_without_an_installation(built, tmp_path):
+    """`uvx --from WHEEL orihon demo`, as docs/release.md says."""
+    (wheel,) = built.glob("*.whl")
+    command = [Path(sys.executable).with_name("uvx"), "--python", sys.executable, "--from", wheel, "orihon", "demo"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_issue_forms_can_be_shown(root):
+    """Each has a name, a description, and questions with an id and a label."""
+    forms = [path for path in (root / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"]
+    assert len(forms) == 2
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert form["name"]
+        assert form["description"]
+        questions = [item for item in form["body"] if item["type"] != "markdown"]
+        assert len({item["id"] for item in questions}) == len(questions) >= 3
+        assert all(item["attributes"]["label"] for item in questions)
+
+
 def test_the_sdist_can_be_tested(built):
     """Tests, lock files and the Makefile travel with the source."""
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"Makefile", "README.md", "LICENSE", "locks/dev.txt", "tests/conftest.py", "pyproject.toml"} <= names
+    assert {
+        "Makefile",
+        "README.md",
+        "LICENSE",
+        "locks/dev.txt",
+        "tests/conftest.py",
+        "Dockerfile",
+        "pyproject.toml",
+    } <= names
 
 
 def test_the_sample_of_the_demo_travels(built):
@@ -82,13 +123,16 @@ def test_the_extras_are_those_that_were_promised():
     }
 
 
-@pytest.mark.parametrize("lock", ["run", "dev"])
+@pytest.mark.parametrize("lock", ["run", "all", "dev"])
 def test_the_lock_files_fulfil_the_project(root, lock):
     """Every direct dependency is pinned, with hashes, to a version that pyproject.toml allows."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = list(project["project"]["dependencies"]) + project["dependency-groups"]["build"]
+    wanted = list(project["project"]["dependencies"])
+    if lock != "all":
+        wanted += project["dependency-groups"]["build"]
     if lock == "dev":
         wanted += [line for line in project["dependency-groups"]["dev"] if isinstance(line, str)]
+    if lock != "run":
         wanted += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
     text = (root / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
     blocks = [block for block in text.split("\n") if "==" in block]
