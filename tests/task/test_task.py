@@ -40,8 +40,10 @@ def test_a_run_from_start_to_end(engine, caplog):
     tag = f"[uuid:{task.uuid[:8]}]"
     assert [record.getMessage() for record in caplog.records if tag in record.getMessage()] == [
         f"{tag} Task started: github/acme/shop#27",
-        f"{tag} compression_threshold has no effect: there is no summariser, "
-        "and the policy `fold` makes room by itself",
+        (
+            f"{tag} compression_threshold has no effect: there is no summariser, "
+            "and the policy `fold` makes room by itself"
+        ),
         f"{tag} LLM call #1: 150 tokens",
         f"{tag} Tool execution: read_file",
         f"{tag} LLM call #2: 165 tokens",
