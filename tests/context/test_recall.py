@@ -1,10 +1,12 @@
 """What is hidden can be had again, in bounded answers."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.context.recall import parse_handle, recall, render_hits, unfold
+from orihon.context.recall import ROW_CHARS, parse_handle, recall, render_hits, unfold
 from orihon.errors import UsageError
 from orihon.records import Call, Message
 
@@ -36,31 +38,54 @@ def test_wrong_lines_are_refused_with_a_way_out(lines):
     assert "range" in caught.value.hint
 
 
-@given(st.lists(st.text(st.characters(blacklist_characters="\n"), max_size=300), min_size=1, max_size=200))
-def test_any_message_is_had_whole_by_going_on(lines):
-    """Following the answers' own advice gives every line, and no answer is larger than it may be."""
+NEXT_PAGE = re.compile(
+    r"\n?\[… (?P<goes_on>the line goes on, )?[\d,]+ more lines[^\[]*: "
+    r'unfold\("m(?P<first>\d+)(?:-m(?P<last>\d+))?"(?:, lines="(?P<lines>[^"]*)")?\)\]'
+)
+
+
+def all_pages(log, first, last, **options):
+    """Yield the pages of some messages, following what each says at its end."""
+    lines = ""
+    while True:
+        page = unfold(log[first - 1 : last], last=last if last > first else 0, lines=lines, **options)
+        end = NEXT_PAGE.fullmatch(page, page.rfind("\n[… ")) if page.endswith(")]") else None
+        if end is None:
+            yield page
+            return
+        yield page[: end.start()] + ("" if end["goes_on"] else "\n")
+        first, last, lines = int(end["first"]), int(end["last"] or end["first"]), end["lines"] or ""
+
+
+TEXTS = st.lists(
+    st.text(st.sampled_from("ab \n\r\t設😀"), max_size=300) | st.just("long " * 400), min_size=1, max_size=30
+)
+
+
+@given(TEXTS, st.sampled_from([60, 400, 3_000]))
+def test_any_message_is_had_byte_for_byte(lines, room):
+    """The pages, one after the other, are the text; each fits and names the next."""
     text = "\n".join(lines)
-    found, asked = [], ""
-    for _ in range(len(lines) + 1):
-        answer = unfold([message(4, text)], lines=asked, max_chars=400)
-        assert len(answer) <= 480
-        rows = answer.split("\n")
-        if rows[-1].startswith("[… ") and "unfold(" in rows[-1]:
-            asked = rows[-1].split('lines="')[1].split('"')[0]
-            found += rows[:-1]
-        else:
-            found += rows
-            break
-    assert "".join(found) == "".join(lines), "nothing is out of reach"
-    if all(len(line) < 200 for line in lines):  # one that fills half an answer counts as several
-        assert "\n".join(found) == text
+    shown = list(all_pages([message(1, text)], 1, 1, room=room))
+    assert "".join(shown) == text
+    assert all(len(page) <= max(room, ROW_CHARS) for page in shown)
+
+
+@given(TEXTS, st.sampled_from([60, 400, 3_000]))
+def test_a_run_of_messages_is_had_byte_for_byte(texts, room):
+    """A handle of many messages gives each under a heading, on as many pages as it takes."""
+    log = [message(seq, text) for seq, text in enumerate(texts, 1)]
+    shown = list(all_pages(log, 1, len(log), room=room))
+    words = re.sub(r"\[m\d+, tool\]\n?", "", "".join(shown))
+    assert words.replace("\n", "") == "".join(texts).replace("\n", "")
+    assert all(len(page) <= max(room, ROW_CHARS) + 20 for page in shown)
 
 
 def test_a_gigantic_line_comes_in_pages():
     """It counts as many lines, and says how to go on; nothing of it is out of reach."""
     shown = unfold([message(4, "x" * 2_000_000)])
     assert len(shown) < 8_200
-    assert 'more lines: unfold("m4", lines="3-501")' in shown
+    assert shown.endswith('x\n[… the line goes on, 4,980 more lines: unfold("m4", lines="21-5000")]')
 
 
 @pytest.mark.parametrize("handle", ["", "4", "m", "m0", "m-1", "m4; drop", "../m4", "m" + "9" * 40])

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 import orihon
-from orihon.context import recall
 from orihon.context.repair import plain_name
 from orihon.errors import BudgetTooSmall, NotFound, TangentError, UsageError
 from orihon.settings.schema import History, Settings
@@ -550,14 +549,15 @@ def test_what_a_call_was_given_can_be_unfolded(engine):
         turn(task, calling(("read_file", {"content": written}), text="I write it."))
         whole = task.unfold("m3")
         assert whole == 'I write it.\nread_file({"content": "' + written.replace("\n", "\\n") + '"})'
-        task.add_reply(calling(("unfold", {"handle": "m3"})))
-        task.pending_calls()
-        pages = [task.window().openai()[-1]["content"]]
-        while "more lines: unfold" in pages[-1]:
-            rest = pages[-1].rpartition('lines="')[2].partition('"')[0]
-            pages.append(recall.unfold([task.log.load_all(task.log.one(3))], lines=rest))
-        shown = [page.rpartition("\n[…")[0] or page for page in pages]
-        assert "".join("".join(shown).split("\n")) == "".join(whole.split("\n"))
+        lines, shown = "", ""
+        while lines is not None:
+            task.add_reply(calling(("unfold", {"handle": "m3", "lines": lines})))
+            assert task.pending_calls() == []
+            page = task.window().openai()[-1]["content"]
+            words, _, end = page.partition("\n[… the line goes on, ")
+            shown += words if end else page
+            lines = end.rpartition('lines="')[2].partition('"')[0] if end else None
+        assert shown == whole
 
 
 @pytest.mark.parametrize("result", [(number for number in ()), type("Later", (), {"__await__": lambda _: iter(())})()])

@@ -8,9 +8,11 @@ caller decides which messages may be read.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +20,8 @@ from orihon.codec import safe_str
 from orihon.errors import UsageError
 from orihon.records import Message
 
-MAX_CHARS = 8_000  # of one answer
+PAGE_CHARS = 8_000  # of one answer
+ROW_CHARS = 400  # a longer line counts as several
 MAX_HITS = 8
 CONTEXT_CHARS = 160  # on each side of a hit
 
@@ -100,30 +103,69 @@ def whole(message: Message) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def unfold(messages: Sequence[Message], *, lines: str = "", max_chars: int = MAX_CHARS) -> str:
-    """Return the text of some messages, or some of its lines; an answer that would be too long names the next page.
+class _Row(NamedTuple):
+    """A line of a message with its line break, or a part of a line that is very long."""
 
-    A line that fills half an answer counts as several, so that no part of it is out of reach.
+    message: Message
+    number: int  # in the message, from 1
+    of: int  # as many
+    text: str
+
+
+def unfold(
+    messages: Iterable[Message],
+    *,
+    last: int = 0,
+    lines: str = "",
+    room: float = PAGE_CHARS,
+    cost: Callable[[str], float] = len,
+) -> str:
+    """Return the text of a message, or of all up to the message `last`, or some lines of it, byte for byte.
+
+    Lines that would cost more than the room are left for the next page, which the answer names. A line of more than
+    400 characters counts as several, so that no part of it is out of reach.
     """
-    most = max(1, max_chars // 2 - 1)
-    text, handle = whole(messages[0]), f"m{messages[0].seq}"
-    if len(messages) > 1:
-        text = "\n".join(f"[m{message.seq}, {message.role}]\n{whole(message)}" for message in messages)
-        handle += f"-m{messages[-1].seq}"
-    every = [line[at : at + most] for line in text.split("\n") for at in range(0, len(line) or 1, most)]
-    first, last = _range(lines, len(every))
+    first, end = _range(lines)
     shown: list[str] = []
-    room = max_chars
-    for line in every[first - 1 : last]:
-        if len(line) >= room:
-            break
-        shown.append(line)
-        room -= len(line) + 1
-    reached = first + len(shown) - 1
-    if reached >= last:
-        return "\n".join(shown)
-    following = f'unfold("{handle}", lines="{reached + 1}-{last}")'
-    return "\n".join([*shown, f"[… {last - reached:,} more lines: {following}]"])
+    for row in islice(_rows(messages), first - 1, end):
+        text = row.text
+        if last and (not shown or row.number == 1):
+            text = f"{_line_end(shown)}[m{row.message.seq}, {row.message.role}]\n{text}"
+        room -= cost(text)
+        if shown and room < 0:
+            until = end - (first + len(shown)) + row.number if end < sys.maxsize else 0
+            goes_on = row.number > 1 and not shown[-1].endswith("\n")
+            return "".join(shown) + _line_end(shown) + _next_page(row, last, until, goes_on=goes_on)
+        shown.append(text)
+    if not shown:
+        raise UsageError(f"There is no line {first:,}.", hint="Give a range of lines that there are, such as 1-40.")
+    return "".join([*shown[:-1], shown[-1].removesuffix("\n")])
+
+
+def _rows(messages: Iterable[Message]) -> Iterator[_Row]:
+    for message in messages:
+        lines = whole(message).split("\n")
+        ended = [*(f"{line}\n" for line in lines[:-1]), lines[-1]]
+        texts = [line[at : at + ROW_CHARS] for line in ended for at in range(0, len(line) or 1, ROW_CHARS)]
+        for number, text in enumerate(texts, 1):
+            yield _Row(message, number, len(texts), text)
+
+
+def _line_end(shown: Sequence[str]) -> str:
+    """Return the line break that is missing at the end of what is shown."""
+    return "" if not shown or shown[-1].endswith("\n") else "\n"
+
+
+def _next_page(row: _Row, last: int, until: int, *, goes_on: bool) -> str:
+    """Return the line that ends a page before a row: how much is left, and the call that shows it."""
+    seq = row.message.seq
+    more = last > seq
+    end = until if more else min(until or row.of, row.of)
+    handle = f"m{seq}-m{last}" if more else f"m{seq}"
+    lines = f', lines="{row.number}-{end or ""}"' if row.number > 1 or until else ""
+    left = f"{(end or row.of) - row.number + 1:,} more lines"
+    rest = f" and all up to m{last}" if more and not end else ""
+    return f'[… {"the line goes on, " if goes_on else ""}{left}{rest}: unfold("{handle}"{lines})]'
 
 
 def recall(messages: Iterable[Message], query: str, *, max_hits: int = MAX_HITS) -> list[Hit]:
@@ -169,14 +211,13 @@ def _folded(text: str) -> str:
     return lower if len(lower) == len(text) else text
 
 
-def _range(lines: str, count: int) -> tuple[int, int]:
+def _range(lines: str) -> tuple[int, int]:
+    """Return the first and the last of the lines that are asked for."""
     if not lines.strip():
-        return 1, count
+        return 1, sys.maxsize
     found = _LINES.fullmatch(lines)
-    if found is None:
+    first = max(1, int(found[1])) if found else 0
+    last = int(found[2] or (sys.maxsize if "-" in lines else first)) if found else -1
+    if last < first:
         raise UsageError(f"Lines cannot be {lines[:40]!a}.", hint="Give a range such as 40-90.")
-    first = max(1, int(found[1]))
-    last = int(found[2]) if found[2] else (count if "-" in lines else first)
-    if first > count or last < first:
-        raise UsageError(f"There are {count:,} lines.", hint=f"Give a range inside 1-{count}.")
-    return first, min(last, count)
+    return first, last

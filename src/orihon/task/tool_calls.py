@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,8 +22,8 @@ from orihon.task.config import tool_name
 from orihon.task.tool_run import PendingCall, ToolRun, describe_action, parse_arguments
 from orihon.task.writer import TaskWriter
 
-MAX_UNFOLDED = 1000  # messages that one call of `unfold` looks at
-MIN_PAGE_CHARS = 400
+PAGE_TOKENS = 2_500  # of one answer of `unfold`, at most
+PAGES_SHARE = 0.25  # of the limit, for all the answers to one reply
 
 
 class ToolCalls:
@@ -53,7 +53,9 @@ class ToolCalls:
     def pending(self) -> list[PendingCall]:
         """Return the calls that wait for a result. Calls that the engine can answer are answered here."""
         waiting: list[PendingCall] = []
-        for call in self.unanswered():
+        calls = self.unanswered()
+        room = self._page_tokens(calls)
+        for call in calls:
             pending = PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments)
             if call.masked:  # the arguments that the model wrote are unknown
                 self._answer_interrupted([pending])
@@ -64,7 +66,7 @@ class ToolCalls:
                 self.answer(pending, str(error), is_error=True)
                 continue
             if call.name in self._writer.log.engine_tools:
-                self._look_up(pending)
+                self._look_up(pending, room)
             elif not self._writer.log.has_tool(call.name):
                 self.answer(pending, self._describe_tools(call.name), is_error=True)
             else:
@@ -168,11 +170,11 @@ class ToolCalls:
         for call in calls:
             self.answer(call, INTERRUPTED, is_error=True)
 
-    def _look_up(self, call: PendingCall) -> None:
-        """Answer `unfold` or `recall`."""
+    def _look_up(self, call: PendingCall, room: float) -> None:
+        """Answer `unfold`, in so many tokens, or `recall`."""
         try:
             if call.name == "unfold":
-                content = self._unfold(str(call.arguments.get("handle", "")), str(call.arguments.get("lines") or ""))
+                content = self._unfold(call.arguments, room)
             else:
                 content = self.recall(str(call.arguments.get("query", "")), call.arguments.get("of") or "task")
         except OrihonError as error:
@@ -180,18 +182,27 @@ class ToolCalls:
         else:
             self.answer(call, content, is_error=False)
 
-    def _unfold(self, handle: str, lines: str) -> str:
+    def _unfold(self, arguments: Mapping[str, Any], room: float) -> str:
         log = self._writer.log
+        handle = str(arguments.get("handle", ""))
         first, last = lookup.parse_handle(handle)
-        stored = islice((message for message in log.read(first, last) if log.view.shows(message.seq)), MAX_UNFOLDED)
-        messages = [log.load_all(message) for message in stored]
-        if not messages:
+        messages = (log.load_all(message) for message in log.read(first, last) if log.view.shows(message.seq))
+        newest = next(messages, None)
+        if newest is None:
             raise UsageError(f"There is nothing under {handle.strip()}.", hint="Use a handle that you see.")
-        return lookup.unfold(messages, lines=lines, max_chars=self._page_chars())
+        return lookup.unfold(
+            chain([newest], messages),
+            last=min(last, log.last) if last > first else 0,
+            lines=str(arguments.get("lines") or ""),
+            room=room,
+            cost=log.counter.text,
+        )
 
-    def _page_chars(self) -> int:
-        """Return how long a page may be that the next window can show whole."""
-        return min(lookup.MAX_CHARS, max(MIN_PAGE_CHARS, self._writer.log.limit))
+    def _page_tokens(self, calls: Iterable[Call]) -> float:
+        """Return how long a page may be that the next window can show whole, beside the others that are asked for."""
+        log = self._writer.log
+        asked = sum(call.name in log.engine_tools for call in calls)
+        return min(PAGE_TOKENS, PAGES_SHARE * log.limit / max(1, asked))
 
     def _record(self, run: ToolRun) -> None:
         writer = self._writer
