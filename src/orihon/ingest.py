@@ -9,8 +9,8 @@ purpose.
 
 An id that holds a secret becomes `[KIND]-tag`. The tag is a keyed hash of the id (BLAKE2b, a MAC) under a random key of
 the store. Equal ids get equal tags in every process that opens the store, so a call and its result still pair up,
-and different ids get different tags (64 bits). Nobody can compute a tag without the key, so nobody can test a guess,
-not even of a short password. The key is in no task, log, export, copy or backup.
+and different ids get different tags (64 bits). Without the key no tag can be computed, so no guess can be
+tested, not even of a short password. The key is in no task, log, export, copy or backup.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Sanitiser:
         return mask_value(clean_value(value), known=self.known, kinds=self.kinds, by=self._mask)
 
     def arguments(self, text: str) -> str:
-        """Return the arguments of a call, which are JSON; a value of many lines is looked at as it was meant."""
+        """Return the arguments of a call, which are JSON. A value with escapes is masked as it will be decoded."""
         masked = self.text(text)
         if "\\" not in masked:
             return masked
@@ -126,7 +126,7 @@ class Sanitiser:
         return masked if admitted == value else msgspec.json.encode(admitted).decode()
 
     def id(self, text: str) -> str:
-        """Return an id as it may be stored; one that holds a secret becomes another one that is as unique."""
+        """Return an id as it may be stored; one that holds a secret is replaced by another that is as unique."""
         if text in self._plain:
             return text
         clean = self._id(text, self.kinds)
@@ -203,12 +203,12 @@ class Sanitiser:
         return f"{min(masks_in(masked))}-{tag.hexdigest().translate(_LETTERS)}"
 
     def _segment(self, part: str) -> str:
-        """A part of a task key, which holds no brackets; a number is no secret."""
+        """Return a part of a task key as it may be stored, without brackets; a number is no secret."""
         admitted = part if part.isdecimal() else self.id(part)
         return part if admitted == part else admitted.replace("[", "").replace("]", "").lower()
 
     def _mask(self, text: str, *, known: KnownSecrets | None, kinds: frozenset[str] | None) -> str:
-        """A text without its secrets, also where it is base64 or has base64 in it; pictures stay as they are."""
+        """Mask a text, also where it is base64 or contains base64; pictures stay as they are."""
         if len(text) < MIN_CHARS:
             return mask(text, known=known, kinds=kinds)
         whole = " " not in text and is_base64(text)
@@ -220,7 +220,7 @@ class Sanitiser:
         return replace_base64(masked, self._look_inside)
 
     def _look_inside(self, data: str) -> str:
-        """Base64 with the text in it masked; the same object when it holds none, or no secret."""
+        """Mask the text inside base64; return the same object if there is none, or no secret in it."""
         raw = decode_if_text(data)
         if raw is None:
             return data
@@ -228,7 +228,7 @@ class Sanitiser:
         return data if masked == raw else encode_like(masked, data)
 
     def _base64(self, data: str, *, textual: bool = False) -> str:
-        """The data of a part: base64 of a text is masked inside, and what is not base64 is text itself."""
+        """Mask the data of a part: inside base64 of a text, else as text."""
         raw = decode_base64(data, textual=textual)
         if raw is None:
             return self.text(data)
@@ -258,7 +258,7 @@ def _content(sanitiser: Sanitiser, content: str | list[Part]) -> str | list[Part
 
 
 def _url(sanitiser: Sanitiser, url: str) -> str:
-    """An address; one that holds the data itself is looked into."""
+    """Mask a URL, and the data inside a data URL."""
     inline = split_data_url(url)
     head = inline.head if inline else ""
     part = Part(type="file", data=url[len(head) :])
@@ -266,13 +266,13 @@ def _url(sanitiser: Sanitiser, url: str) -> str:
 
 
 def _native(sanitiser: Sanitiser, native: Native) -> Native | None:
-    """The provider's payload: a signature vouches for the very text, so what has to be masked goes whole."""
+    """Return the payload, or None if a part of it has to be masked: a signature covers the exact text."""
     admitted = sanitiser.record(native)
     return admitted if admitted.items == native.items else None
 
 
 def _figures(sanitiser: Sanitiser, figures: dict[str, int]) -> dict[str, int]:
-    """Figures by name: the same few names in every record, which are remembered as harmless."""
+    """Mask the names of figures. They are few, and are remembered as harmless."""
     return {sanitiser.id(name): figure for name, figure in figures.items()}
 
 
@@ -281,7 +281,7 @@ def _by_call(sanitiser: Sanitiser, arguments: dict[str, str]) -> dict[str, str]:
 
 
 def _each(way: Way) -> Way:
-    """The way of a list: the same list when none of its items changed."""
+    """Return the way of a list. It returns the same list if no item changed."""
 
     def admit(sanitiser: Sanitiser, items: list[Any]) -> list[Any]:
         admitted = [way(sanitiser, item) for item in items]
@@ -373,7 +373,7 @@ _WAYS = {
 
 
 def _flags(record: Record, changes: dict[str, Any]) -> dict[str, bool]:
-    """What a message and a call say of themselves: whether a text was cleaned, and whether something was masked."""
+    """Return the flags of a message or a call: whether a text was cleaned, and whether something was masked."""
     if isinstance(record, Call):
         hidden = (
             changes[name] != clean_text(getattr(record, name)) for name in ("name", "arguments") if name in changes
@@ -485,26 +485,26 @@ def _offload_raw(raw: Raw, put: PutBlob) -> Raw:
 
 
 def sanitiser_for(settings: Settings, environ: Mapping[str, str] | None = None) -> Sanitiser:
-    """Return the gate that the settings ask for; it knows the secrets that the process was given."""
+    """Return the gate for some settings. It knows the secrets in them and in the environment."""
     given = KnownSecrets.gather(os.environ if environ is None else environ, list(iter_secrets(settings)))
     return Sanitiser(given, settings.masking.chosen)
 
 
-# what is logged and what people are told
+# what is logged and shown
 
 _guard = threading.Lock()
 _listening: WeakSet[Sanitiser] = WeakSet()
 
 
 def listen(sanitiser: Sanitiser) -> Sanitiser:
-    """Mask what is logged, and what people are told, by this gate as well, as long as it is used."""
+    """Mask what is logged and shown by this gate too, as long as it is in use."""
     with _guard:
         _listening.add(sanitiser)
     return sanitiser
 
 
 def mask_output(text: str) -> str:
-    """Return a text as it may be logged, or shown to people."""
+    """Mask a text that is logged or shown to users."""
     with _guard:
         gates = {(id(one.known), one.kinds): one for one in _listening}
     for gate in gates.values() or (_default(),):
@@ -525,9 +525,9 @@ def _on_one_line(text: str) -> str:
 
 
 def mask_line(record: logging.LogRecord) -> bool:
-    """Mask a line of the log before any handler sees it; a filter, which lets every line through.
+    """Mask a line of the log before any handler sees it. A filter that lets every line through.
 
-    What could steer a terminal or begin a line of its own is shown as its code.
+    Characters that control a terminal or begin a new line are written as codes.
     """
     try:
         said = record.getMessage()

@@ -144,7 +144,7 @@ def delete(engine: Engine, uuid: str) -> None:
 
 
 def find_checkpoint_directory(store: Store, uuid: str) -> Path:
-    """Return the directory for checkpoints: with the task's files, else beside the store, else in the data home."""
+    """Return the directory for checkpoints: with the task's files, else next to the store, else in the data home."""
     if isinstance(store, JsonlStore):
         return store.task_path(uuid) / CHECKPOINTS
     if isinstance(store, SqliteStore):

@@ -42,7 +42,7 @@ def init(session: Session, provider: str | None, model: str | None, base_url: st
     """
     path = Path(SETTINGS_FILE)
     if path.exists():
-        raise UsageError(f"{path} exists.", hint="`orihon config` shows its settings. Delete it to begin anew.")
+        raise UsageError(f"{path} exists.", hint="`orihon config` shows its settings. Delete it to start again.")
     defaults = Settings()
     provider = provider or _ask("Provider", PROVIDERS[0], PROVIDERS)
     suggested = getattr(defaults.llm, provider).model or MODELS[provider]
@@ -65,7 +65,7 @@ def init(session: Session, provider: str | None, model: str | None, base_url: st
 
 
 def _ask(question: str, default: str, choices: tuple[str, ...] = ()) -> str:
-    """Ask a question at a terminal. Return the default for an empty answer, and where nobody can answer."""
+    """Ask a question at a terminal. Return the default for an empty answer, and where there is no terminal."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return default
     listed = f" ({', '.join(choices)})" if choices else ""

@@ -105,7 +105,7 @@ def compute_statistics(authorized: AuthorizedStore, query: Query, *, today: date
 
 
 def write_report(authorized: AuthorizedStore) -> str | None:
-    """Replace `statistics.json` beside the store, and return its path; None if the store has no place for it."""
+    """Replace `statistics.json` next to the store, and return its path; None if the store has no place for it."""
     path = authorized.store.sidecar_path("statistics.json")
     if path is None:
         return None

@@ -484,7 +484,7 @@ def match_webhook(data: bytes, colon: int) -> Span | None:
 
 
 def _match_inner_shape(data: bytes, begin: int, end: int) -> Span | None:
-    """Return a token without a fixed beginning that stands behind a separator of its run."""
+    """Return a token without a fixed beginning that follows a separator of its run."""
     separators = _SEPARATOR.finditer(data, begin, min(end, begin + _MAX_GLUE))
     return next(filter(None, (_match_shape(data, separator.end()) for separator in separators)), None)
 

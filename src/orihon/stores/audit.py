@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("orihon")
 
-ADD = "WITH added AS (INSERT INTO audit (line) VALUES (%s)) SELECT 1"  # whoever adds need not be able to read
+ADD = "WITH added AS (INSERT INTO audit (line) VALUES (%s)) SELECT 1"  # adding must not require the right to read
 PAGE = "SELECT id, line FROM audit WHERE id > %s ORDER BY id LIMIT 1000"
 
 

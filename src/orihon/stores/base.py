@@ -433,9 +433,9 @@ class Lease(ABC):
         self.close()
 
     def retake(self) -> bool:
-        """Take a suspended lease again, if nobody wrote the task meanwhile.
+        """Take a suspended lease again, unless the task was written meanwhile.
 
-        Return False if somebody did, or if the lease was closed; then only `store.lease` can take the task. Raise
+        Return False if it was, or if the lease was closed; then only `store.lease` can take the task. Raise
         LeaseHeld if another process has it now.
         """
         return False

@@ -134,7 +134,7 @@ class ToolCalls:
         self._answer_interrupted(list(self._running.values()))
 
     def interrupt_unanswered(self) -> None:
-        """Answer all open calls as interrupted: after a crash nobody knows what became of them."""
+        """Answer all open calls as interrupted: after a crash their outcome is unknown."""
         lost = self.unanswered()
         self._answer_interrupted(
             [PendingCall(id=call.id, name=call.name, arguments={}, text=call.arguments) for call in lost]

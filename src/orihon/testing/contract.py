@@ -311,7 +311,7 @@ class StoreContract:
         assert [message.content for message in store.read(lease.uuid, Message)] == ["hello", "next"]
 
     def test_a_suspended_lease_is_free(self, store: Store, lease: Lease) -> None:
-        """Any process can take a suspended lease; its holder can take it again only if nobody else did."""
+        """Any process can take a suspended lease; its holder can take it again only if no other process did."""
         lease.append(a_message("one"))
         for text in ("two", "three"):
             lease.suspend()

@@ -1,4 +1,4 @@
-"""The file half of a checkpoint: a private git repository beside a workspace. The user's repository is never touched.
+"""The file half of a checkpoint: a private git repository next to a workspace. The user's repository is never touched.
 
     checkpoints = WorkspaceCheckpoints(repository, workspace)
     snapshot = checkpoints.take("before the refactor")

@@ -1,9 +1,9 @@
 """The index file `search.db`: the words of every message and summary, and how it is kept up to date.
 
-The file lies beside the store, is private to its owner and holds nothing that the store does not hold. Writers of tasks
+The file is next to the store, is private to its owner and holds nothing that the store does not hold. Writers of tasks
 never open it. It can be deleted at any time; a broken one, or one of another version, is recreated.
 
-The compressed texts are stored beside the words: they are needed to show matches, and to remove the words of a deleted
+The compressed texts are stored with the words: they are needed to show matches, and to remove the words of a deleted
 task. Every document is also tagged with the user and the key of its task, so that tasks which the caller may not see
 are excluded inside the query and influence no figure.
 

@@ -1,6 +1,6 @@
 """Compress the files of an ended task, or cut the task down to what a later one inherits.
 
-A file is compressed beside the plain one, read back and compared, put in its place, and only then is the plain one
+A file is compressed next to the plain one, read back and compared, put in its place, and only then is the plain one
 removed, so that one of the two is always complete. Readers prefer the plain one. A task that is cut down is marked
 first (`going`) and when it is done (`stub`), so that an interrupted run is finished by the next. `state.json` is
 written before the row, as always.
@@ -119,7 +119,7 @@ def _compress_files(names: list[str], dir_fd: int, hold: Hold, *, max_ratio: flo
 
 
 def _compress_file(name: str, dir_fd: int, max_ratio: float | None) -> bool:
-    """Put a compressed file beside a plain one; return whether it is small enough."""
+    """Put a compressed file next to a plain one; return whether it is small enough."""
     temporary = f".{name}.gz.new"
     with closing(PlainSource(open_file(name, os.O_RDONLY, dir_fd))) as plain:
         if not plain.size:

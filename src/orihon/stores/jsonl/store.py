@@ -1,4 +1,4 @@
-"""The store of plain files: a directory per task, JSON lines in it, and `tasks.db` beside the directories.
+"""The store of plain files: a directory per task, JSON lines in it, and `tasks.db` for all of them.
 
     tasks.db   pending/  running/  paused/  completed/
                          {uuid}/  metadata.json  state.json  messages.jsonl  messages.idx  events.jsonl
@@ -498,7 +498,7 @@ class JsonlLease(Lease):
             os.close(self._directory)
 
     def _clear_holder(self) -> None:
-        """Say in the row that nobody holds the task. A failure is only logged."""
+        """Remove the holder from the row. A failure is only logged."""
         try:
             if not self.lost:
                 with self._hold:

@@ -328,7 +328,7 @@ class SqlLease(Lease):
 
     @abstractmethod
     def take_back(self) -> bool:
-        """Take the lease that was released, if nobody had it since; return whether it is ours."""
+        """Take the lease that was released, unless another process took it; return whether it is ours."""
 
     def check_file(self) -> None:
         """Raise LeaseLost if other processes do not see what was written."""
