@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origi
 import click
 import msgspec
 
+import orihon
 from orihon.cli import COMMANDS, cli
+from orihon.errors import OrihonError
 from orihon.ops.copy import Copied
 from orihon.ops.doctor import Finding
 from orihon.ops.listing import Overview, Similar, TaskListing, TaskPage
@@ -213,7 +215,89 @@ def _first_line(path: Path) -> str:
     return docstring.partition("\n")[0]
 
 
+API = HERE / "api.md"
+API_REGION = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def api_page() -> str:
+    """Return `api.md` with its tables as the docstrings are now; the text between them is written by hand."""
+    return API_REGION.sub(
+        lambda match: f"{match[1]}\n{_api_region(match[2])}\n\n{match[3]}", API.read_text(encoding="utf-8")
+    )
+
+
+def _api_region(name: str) -> str:
+    if name == "errors":
+        rows = (
+            f"| `{error.__name__}` | {_error_row(error)} |"
+            for error in _errors(OrihonError)
+            if error.__name__ in orihon.__all__
+        )
+        return "\n".join(["| class | is a | says | hint | retry |", "|---|---|---|---|---|", *rows])
+    public = getattr(orihon, name)
+    text = inspect.cleandoc(public.__doc__)
+    if inspect.isfunction(public):
+        return f"```text\norihon.{name}{_signature(public)}\n```\n\n{text}"
+    rows = []
+    if issubclass(public, msgspec.Struct):
+        fields = [field for field in msgspec.structs.fields(public) if field.name != "unknown"]
+        rows = ["| field | type |", "|---|---|", *(f"| `{field.name}` | {_api_type(field.type)} |" for field in fields)]
+    members = list(_members(public))
+    if members:
+        rows += ([""] if rows else []) + ["| member | purpose |", "|---|---|"]
+        rows += [f"| `{_cell(name)}` | {_cell(about)} |" for name, about in members]
+    return "\n".join([text, "", *rows])
+
+
+def _members(public: type) -> Iterator[tuple[str, str]]:
+    """Yield the public methods and properties of a class with the first paragraph of their docstrings."""
+    for name, member in vars(public).items():
+        function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        about = " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
+        is_property = isinstance(member, property) or hasattr(member, "func")
+        yield name if is_property else f"{name}{_signature(function)}", about
+
+
+def _signature(function: object) -> str:
+    """Return the names of the parameters, with the defaults of those that are optional."""
+    parameters, keyword_only = [], False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in {"self", "cls"}:
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            parameters.append("*")
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        parameters.append(f"{star}{parameter.name}{default}")
+    return f"({', '.join(parameters)})"
+
+
+def _api_type(kind: object) -> str:
+    text = inspect.formatannotation(kind) if not isinstance(kind, type) else kind.__name__
+    return f"`{_cell(re.sub(r'(?:[a-z_]+[.])+', '', text))}`"
+
+
+def _errors(error: type[OrihonError]) -> Iterator[type[OrihonError]]:
+    yield error
+    for inner in error.__subclasses__():
+        yield from _errors(inner)
+
+
+def _error_row(error: type[OrihonError]) -> str:
+    parent = "Exception" if error is OrihonError else f"`{error.__bases__[0].__name__}`"
+    text = (error.__doc__ or "").strip().splitlines()[0]
+    return " | ".join((parent, text, _cell(error.default_hint), "yes" if error.default_retryable else "no"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
+
+
 if __name__ == "__main__":
+    API.write_text(api_page(), encoding="utf-8")
     (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
     (HERE / "modules.md").write_text(modules_page(), encoding="utf-8")
     (HERE / "settings.md").write_text(settings_page(), encoding="utf-8")

@@ -101,6 +101,8 @@ class NotFound(StoreError):
 
     def __init__(self, message: str = "", *, kind: str = "task", id: str = "", hint: str = "") -> None:
         self.kind, self.id = kind, id
+        if kind != "task":
+            hint = hint or f"Check the number or id of the {kind}."
         super().__init__(message or f"There is no {kind} {id!r} in this store.", hint=hint)
 
 
