@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from orihon.agent.models.openai_chat import ChatAccumulator
+from orihon.context.streams import ChatAccumulator
 from orihon.errors import ModelError, ScriptError, UsageError
 from orihon.testing import ScriptedModel, ScriptedServer, serve
 

@@ -41,7 +41,7 @@ def parse_reply(reply: Any, api: str | None = None) -> Message:
     if api is not None and api not in _READERS:
         raise UsageError(f"There is no API called {api!r}.", hint=f"Use one of: {', '.join(_READERS)}.")
     try:
-        value = _completion(_plain(reply))
+        value = _completion(to_plain(reply))
         return _READERS[api or _recognise(value)](value)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
         raise UsageError(
@@ -78,8 +78,8 @@ def _recognise(value: dict[str, Any]) -> str:
     return "ollama" if isinstance(value.get("message"), dict) and "done" in value else ""
 
 
-def _plain(value: Any) -> Any:
-    """Return builtins under the names of the wire."""
+def to_plain(value: Any) -> Any:
+    """Return a value of an SDK as builtins under the names of the wire."""
     try:
         return msgspec.to_builtins(value, builtin_types=(bytes,))
     except TypeError:  # it holds an object of an SDK, or a subclass of a builtin

@@ -13,10 +13,10 @@ named parts, which all write through one `TaskWriter`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import msgspec
 
@@ -29,16 +29,17 @@ from orihon.context.matter import INHERITED
 from orihon.context.replies import parse_reply
 from orihon.context.snapshot import Snapshot, from_data, merge_snapshot
 from orihon.context.sticky import StickyList
+from orihon.context.streams import ReplyStream, is_stream
 from orihon.context.view import View
 from orihon.errors import StoreError, TangentError, UsageError
-from orihon.records import Issue, Message, Raw, Sent, Status, Summary, TaskRow, ToolCall, Usage
+from orihon.records import Issue, Message, Raw, Sent, Summary, TaskRow, ToolCall, Usage
 from orihon.stores.base import Lease
 from orihon.task.config import Summariser, TaskConfig, check_option_names
 from orihon.task.entries import read_entries, to_items
 from orihon.task.follow import Followed, Follower
 from orihon.task.hooks import call_hooks
 from orihon.task.lifecycle import Ending, Lifecycle
-from orihon.task.log import Calibration, Stats, TaskLog, refuse
+from orihon.task.log import OPENING, Calibration, Stats, TaskLog, refuse
 from orihon.task.messages import parse_message, parse_plan_entry, with_ids
 from orihon.task.sticky import Files, FileVersion
 from orihon.task.summaries import TANGENT_KEY, Summaries
@@ -52,8 +53,6 @@ from orihon.task_key import TaskKey, to_task_key
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
     from orihon.task.sessions import Session
-
-OPENING = 16  # messages among which the first request is searched
 
 
 class Task:
@@ -81,7 +80,11 @@ class Task:
         self._timeline = Timeline(self.writer, self._summaries.summarise_tangent)
         self._calls = ToolCalls(self.writer, lambda run: call_hooks(self._hooks, "after_tool", self, run))
         self._lifecycle = Lifecycle(
-            self.writer, self._timeline, self._calls, self._summaries, on_change=self._call_status_hooks
+            self.writer,
+            self._timeline,
+            self._calls,
+            self._summaries,
+            on_change=lambda status: call_hooks(self._hooks, f"on_{status}", self),
         )
         self._follower = Follower(self.writer, self._timeline, self._add)
         self._calibration = Calibration()
@@ -158,8 +161,16 @@ class Task:
                 writer.event("pin", seq=first)
             return seq
 
-    def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int:
-        """Append a model's reply from any provider: text, calls and usage."""
+    @overload
+    def add_reply(
+        self, reply: Iterator[Any] | AsyncIterator[Any], *, api: str | None = None, key: str | None = None
+    ) -> ReplyStream: ...
+    @overload
+    def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int: ...
+    def add_reply(self, reply: Any, *, api: str | None = None, key: str | None = None) -> int | ReplyStream:
+        """Append a reply from any provider. Of a stream, return one to iterate over, which stores it at its end."""
+        if is_stream(reply):
+            return ReplyStream(reply, api, lambda value: self.add_reply(value, api=api, key=key))
         message = parse_reply(reply, api)
         writer = self.writer
         if key is not None or message.tool_calls:
@@ -391,6 +402,10 @@ class Task:
         with self.writer.lock:
             return self._calls.recall(query, of)
 
+    def lookups(self) -> list[Callable[..., str]]:
+        """Return `unfold` and `recall` as functions for the tools of another loop; each has its `schema`."""
+        return self._calls.lookups()
+
     # the timeline
 
     @contextmanager
@@ -550,9 +565,6 @@ class Task:
             return
         with self.writer.lock:
             self._lifecycle.close()
-
-    def _call_status_hooks(self, status: Status) -> None:
-        call_hooks(self._hooks, f"on_{status}", self)
 
     def __enter__(self) -> Self:
         return self

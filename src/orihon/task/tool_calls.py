@@ -153,6 +153,38 @@ class ToolCalls:
             raise UsageError(f"There is nothing to recall of {scope!a:.40}.", hint="Give `task` or `previous`.")
         return lookup.render_hits(lookup.recall(self._writer.log.hidden(), query))
 
+    def _explain(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the answer of `unfold` or `recall`, or what is wrong with the call."""
+        with self._writer.lock:
+            try:
+                return self._find(name, arguments, self._page_tokens(()))
+            except OrihonError as error:
+                return f"{error.message} {error.hint}"
+
+    def lookups(self) -> list[Callable[..., str]]:
+        """Return `unfold` and `recall` as plain functions. What goes wrong is said in the answer."""
+
+        def unfold(handle: str, lines: str = "") -> str:
+            """Show a folded part of this conversation whole. Marks such as […61 lines, m4] name its handle.
+
+            Args:
+                handle: such as m4 or m4-m9
+                lines: which lines, such as 40-90; all if left out
+            """
+            return self._explain("unfold", {"handle": handle, "lines": lines})
+
+        def recall(query: str, of: Literal["task", "previous"] = "task") -> str:
+            """Search what is folded or summarised in this conversation, or the previous run of this task.
+
+            Args:
+                query: words to look for
+                of: task if left out
+            """
+            return self._explain("recall", {"query": query, "of": of})
+
+        unfold.schema, recall.schema = lookup.UNFOLD, lookup.RECALL  # type: ignore[attr-defined]
+        return [unfold, recall]
+
     def _describe_tools(self, name: str) -> str:
         """Return what the model reads that called a tool of this name, which does not exist."""
         names = ", ".join(filter(None, map(tool_name, self._writer.log.schemas)))
@@ -173,14 +205,17 @@ class ToolCalls:
     def _look_up(self, call: PendingCall, room: float) -> None:
         """Answer `unfold`, in so many tokens, or `recall`."""
         try:
-            if call.name == "unfold":
-                content = self._unfold(call.arguments, room)
-            else:
-                content = self.recall(str(call.arguments.get("query", "")), call.arguments.get("of") or "task")
+            content = self._find(call.name, call.arguments, room)
         except OrihonError as error:
             self.answer(call, f"{error.message} {error.hint}", is_error=True)
         else:
             self.answer(call, content, is_error=False)
+
+    def _find(self, name: str, arguments: Mapping[str, Any], room: float) -> str:
+        """Return the answer of `unfold`, in so many tokens, or of `recall`."""
+        if name == "unfold":
+            return self._unfold(arguments, room)
+        return self.recall(str(arguments.get("query", "")), arguments.get("of") or "task")
 
     def _unfold(self, arguments: Mapping[str, Any], room: float) -> str:
         log = self._writer.log

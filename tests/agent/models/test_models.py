@@ -14,8 +14,8 @@ import pytest
 import orihon
 from agent.conftest import KEY
 from orihon.agent.models import open_model, was_cut
-from orihon.agent.models.openai_chat import ChatAccumulator
 from orihon.context.replies import parse_reply
+from orihon.context.streams import ChatAccumulator
 from orihon.errors import ContextOverflow, ModelError, StoreError, UsageError
 from orihon.settings.schema import Llm, Provider, Settings
 from orihon.settings.section import Secret

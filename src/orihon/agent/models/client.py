@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import httpx2
 
@@ -20,11 +20,11 @@ from orihon.agent.models.errors import (
     UNREADABLE,
     FailedAttempt,
     ProviderInfo,
-    ReportedError,
     make_failure,
     make_unreadable_failure,
 )
 from orihon.context.replies import parse_reply
+from orihon.context.streams import ReportedError, StreamAccumulator
 from orihon.errors import ContextOverflow, ModelError, UsageError
 from orihon.records import Message
 from orihon.retry import Backoff
@@ -39,22 +39,10 @@ MAX_ADAPTATIONS = 3  # parameters that a server may refuse in one request
 TRUNCATED_SHARE = 0.5  # a server that counts a smaller share of the window has dropped the rest
 MIN_CHECKED_TOKENS = 2000
 NO_KEY = "none"  # the SDKs require a key, servers of one's own do not
-# Arguments of a call that was cut before they began; empty arguments would mean an empty object.
-UNFINISHED = "{"
 
 _MORE_ROOM = "Raise `window.reserved_output`, the limit of a reply."
 
 Request = dict[str, Any]
-
-
-class StreamAccumulator(Protocol):
-    """Joins the events of one stream."""
-
-    def add(self, event: dict[str, Any]) -> str:
-        """Add an event and return its text."""
-
-    def finish(self) -> dict[str, Any] | None:
-        """Return the reply as the API gives it without streaming, or None if the stream is incomplete."""
 
 
 class RemoteModel(ABC):

@@ -12,6 +12,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
+from orihon.context.streams import ReportedError
 from orihon.errors import ContextOverflow, ModelError, UsageError
 from orihon.redaction import KnownSecrets, mask
 from orihon.retry import parse_retry_after
@@ -84,14 +85,6 @@ class FailedAttempt(Exception):
     def __init__(self, error: ModelError, *, text: str = "", retry_after: float | None = None) -> None:
         super().__init__(error.message)
         self.error, self.text, self.retry_after = error, text, retry_after
-
-
-class ReportedError(Exception):
-    """An answer with status 200 that reports a failure."""
-
-    def __init__(self, body: Any) -> None:
-        super().__init__("The answer reports a failure.")
-        self.body = body
 
 
 def is_overflow(text: str, *codes: str) -> bool:
