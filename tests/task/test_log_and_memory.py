@@ -17,7 +17,7 @@ def test_a_compression_is_logged(engine, caplog):
             turn(task, calling(("read_file", {})), [LONG])
         made = task.compact()
     outcome = made.outcome
-    said = [record.getMessage() for record in caplog.records if "ompression" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "ompression " in record.getMessage()]
     assert said == [
         f"[uuid:{task.uuid[:8]}] Context compression triggered",
         f"[uuid:{task.uuid[:8]}] Compression completed: {outcome.original_tokens} -> {outcome.tokens} tokens",

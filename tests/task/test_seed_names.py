@@ -372,17 +372,17 @@ def ended(engine, *, end="complete", **options):
 def opening_is_all_that_inheritance_needs(engine, place):
     task = ended(engine)
     with orihon.open(place, settings=Settings()) as again:
-        assert again.inheritance(KEY).uuid == task.uuid
+        assert again.inheritance(KEY, user="alice").uuid == task.uuid
     never = {"enabled": False}
     settings = Settings(context_inheritance=type(Settings().context_inheritance)(**never))
-    with orihon.open(place, settings=settings) as again, again.start(KEY) as new:
+    with orihon.open(place, settings=settings) as again, again.start(KEY, user="alice") as new:
         assert new.inheritance is None
 
 
 @ours("ContextInheritanceManager.find_previous_contexts")
 def the_search_finds_and_says_what_it_skipped(engine):
     old, stopped, failed = ended(engine), ended(engine, end="stop"), ended(engine, end="fail")
-    found = search(engine.store, KEY, settings=Settings().context_inheritance, user=None, now=now())
+    found = search(engine.store, KEY, settings=Settings().context_inheritance, user="alice", now=now())
     assert found.previous.uuid == stopped.uuid
     assert [row.uuid for row in found.older] == [old.uuid]
     assert {skipped.uuid: skipped.reason for skipped in found.skipped}[failed.uuid].startswith("It failed")
@@ -390,12 +390,12 @@ def the_search_finds_and_says_what_it_skipped(engine):
 
 @ours("ContextInheritanceManager.get_inheritance_context")
 def the_handoff_is_what_would_be_inherited(engine):
-    assert engine.inheritance(KEY) is None
+    assert engine.inheritance(KEY, user="alice") is None
     task = ended(engine)
-    handoff = engine.inheritance(KEY)
+    handoff = engine.inheritance(KEY, user="alice")
     assert handoff.uuid == task.uuid
     assert "The basket is fixed." in handoff.text
-    assert engine.inheritance("github/acme/shop/issue/28") is None
+    assert engine.inheritance("github/acme/shop/issue/28", user="alice") is None
 
 
 @ours("ContextInheritanceManager.create_initial_context")
@@ -409,7 +409,7 @@ def the_block_stands_before_the_first_request(engine):
 @ours("PreviousContext")
 def an_earlier_run_is_a_row_with_its_summary(engine):
     task = ended(engine)
-    previous = search(engine.store, KEY, settings=Settings().context_inheritance, user=None, now=now()).previous
+    previous = search(engine.store, KEY, settings=Settings().context_inheritance, user="alice", now=now()).previous
     assert isinstance(previous, Previous)
     assert (previous.uuid, previous.row.key, previous.row.status) == (task.uuid, KEY, "completed")
     assert (previous.ended, previous.summary) == (previous.row.completed_at, previous.row.final_summary)
@@ -418,7 +418,7 @@ def an_earlier_run_is_a_row_with_its_summary(engine):
 @ours("InheritanceContext")
 def a_handoff_names_the_run_and_its_words(engine):
     task = ended(engine)
-    handoff = engine.inheritance(KEY)
+    handoff = engine.inheritance(KEY, user="alice")
     assert isinstance(handoff, Handoff)
     assert (handoff.uuid, handoff.tokens <= handoff.max_tokens) == (task.uuid, True)
     assert engine.row(task.uuid).final_summary.splitlines()[0] in handoff.text
@@ -618,7 +618,8 @@ def a_snapshot_is_updated_in_part(engine):
 def a_tree_is_cut_down_in_the_window(engine):
     children = [{"role": "AXGroup", "children": [{"role": "AXText", "children": [{"role": "AXImage"}]}]}]
     button = {"role": "AXButton", "title": "Submit", "help": "Press enter", "children": children}
-    with begun(engine, window="importance") as task:
+    tool = {"type": "function", "function": {"name": "elementsJson", "parameters": {"type": "object"}}}
+    with begun(engine, window="importance", tools=[tool]) as task:
         turn(task, calling(("elementsJson", {})), [{"elements": [button] * 300}])
         shown = json.loads(task.window().openai()[-1]["content"])
         assert len(shown["elements"]) <= 200
