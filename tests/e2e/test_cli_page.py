@@ -14,7 +14,7 @@ import pytest
 from orihon.cli import COMMANDS, cli
 from support.cli_store import IDS, fill, url_of
 
-LIVE = {"chat", "demo", "worker"}  # what they do is what they print
+LIVE = {"view", "chat", "demo", "worker"}  # what they do is what they print
 
 
 def command(name):

@@ -119,7 +119,9 @@ def test_the_extras_are_those_that_were_promised():
         "all",
         "metrics",
         "postgres",
+        "prices",
         "tokens",
+        "view",
     }
 
 

@@ -51,6 +51,7 @@ COMMANDS = {
     "stop": "end a task permanently",
     "unkeep": "let kept tasks be cleaned again",
     "unpause": "let paused tasks continue",
+    "view": "show in the browser what the model saw, and why",
     "worker": "run the tasks of the queue, one process each",
 }
 # the module of each command that has no module of its own name

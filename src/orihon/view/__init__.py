@@ -1,0 +1,1 @@
+"""The web viewer: what a model saw at each call, what was folded, why, and what it cost. It only reads."""

@@ -1,0 +1,153 @@
+"""The pages: each takes a request, reads through the caller's access, and returns its data and its template."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+from starlette.requests import Request
+
+from orihon import codec
+from orihon.errors import NotFound, UsageError
+from orihon.ops import listing
+from orihon.records import Call, Message, Record, Status, Summary
+from orihon.stores.base import Query
+from orihon.task.reader import Reader
+from orihon.view import windows
+from orihon.view.calls import TaskCalls
+from orihon.view.page import Page, Viewer
+
+PAGE_TASKS = 50
+PAGE_MESSAGES = 200
+SEARCHED_TASKS = 20_000  # rows that a filter looks at
+
+
+def nothing(viewer: Viewer, request: Request) -> Page:  # noqa: ARG001
+    """Say that there is no such page."""
+    raise NotFound(kind="page", id=f"{request.url.path!a:.80}")
+
+
+def list_tasks(viewer: Viewer, request: Request) -> Page:
+    """Show the tasks, newest first, filtered by status and by a part of their key, user, model or id."""
+    status, text = request.query_params.get("status", ""), request.query_params.get("q", "").strip()
+    offset = _number(request, "offset", 0)
+    if status and status not in get_args(Status):
+        raise UsageError(f"There is no status {status!a:.40}.", hint=f"There are {', '.join(get_args(Status))}.")
+    query = Query(status=(status,) if status else (), limit=PAGE_TASKS, offset=offset)  # type: ignore[arg-type]
+    page = listing.list_tasks(viewer.authorized, query) if not text else _filter_tasks(viewer, query, text)
+    data = {
+        "tasks": msgspec.to_builtins(page.tasks),
+        "offset": offset,
+        "has_more": page.has_more,
+        "status": status,
+        "q": text,
+    }
+    more = {"statuses": get_args(Status), "page_size": PAGE_TASKS, "searched": SEARCHED_TASKS}
+    return Page("tasks.html", data, more)
+
+
+def _filter_tasks(viewer: Viewer, query: Query, text: str) -> listing.TaskPage:
+    """Return the tasks that have a text in their key, user, model, id or error."""
+    words = text.casefold().split()
+    authorized = viewer.authorized
+    authorized.record_access("tasks", ["rows"], text=text)
+    found = []
+    for row in authorized.rows(msgspec.structs.replace(query, limit=SEARCHED_TASKS, offset=0)):
+        about = " ".join(filter(None, (row.task_key, row.user, row.model, row.uuid, row.error_message))).casefold()
+        if all(word in about for word in words):
+            found.append(row)
+            if len(found) > query.offset + PAGE_TASKS:
+                break
+    rows = found[query.offset : query.offset + PAGE_TASKS]
+    tasks = [listing.make_listing(authorized.store, row) for row in rows]
+    return listing.TaskPage(tasks, query.offset, len(found) > query.offset + PAGE_TASKS)
+
+
+def show_task(viewer: Viewer, request: Request) -> Page:
+    """Show a part of the conversation: 200 messages, with the place where `at` is."""
+    reader = _reader(viewer, request, "messages", "summaries")
+    calls = viewer.calls.read(reader)
+    last = calls.last_message
+    at = min(max(1, _number(request, "at", 1)), max(1, last))
+    first = (at - 1) // PAGE_MESSAGES * PAGE_MESSAGES + 1
+    messages = list(reader.messages(first=first, last=first + PAGE_MESSAGES - 1))
+    summaries = [summary for summary in reader.summaries() if first <= summary.end_seq < first + PAGE_MESSAGES]
+    data = _task_data(viewer, reader, calls) | {
+        "first": first,
+        "last": first + len(messages) - 1,
+        "messages": [_record(message) for message in messages],
+        "summaries": [_record(summary) for summary in summaries],
+        "errors": list(calls.errors),
+    }
+    return Page("task.html", data, {"entries": _entries(messages, summaries, calls), "tab": "conversation"})
+
+
+def show_call(viewer: Viewer, request: Request) -> Page:
+    """Show the window of a call."""
+    reader = _reader(viewer, request, "messages", "window")
+    calls = viewer.calls.read(reader)
+    number = request.path_params["call"]
+    if not 1 <= number <= len(calls) + 1:
+        raise NotFound(kind="call", id=str(number), hint=f"The task has {len(calls)} calls.")
+    facts = calls[number] if number <= len(calls) else None
+    window = windows.look_at(reader, calls, facts)
+    data = _task_data(viewer, reader, calls) | {
+        "call": number,
+        "is_next": facts is None,
+        "facts": msgspec.to_builtins(facts) if facts else None,
+        "window": _encode(window),
+    }
+    return Page("call.html", data, {"seen": window, "facts": facts, "tab": "windows"})
+
+
+def _reader(viewer: Viewer, request: Request, *parts: str) -> Reader:
+    return viewer.authorized.reader(request.path_params["uuid"], *parts)
+
+
+def _task_data(viewer: Viewer, reader: Reader, calls: TaskCalls) -> dict[str, Any]:
+    """Return what every page of a task shows above."""
+    task = listing.make_listing(viewer.authorized.store, reader.row)
+    return {
+        "task": msgspec.to_builtins(task)
+        | {"model": reader.row.model, "tokens_now": reader.row.current_context_tokens},
+        "calls": len(calls),
+        "message_count": calls.last_message,
+        "error_count": len(calls.errors),
+    }
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A message or a summary of the conversation, with what a template needs to know of its neighbours."""
+
+    record: Message | Summary
+    visibility: str
+    call: Call | None = None  # of a result: what was called
+    number: int = 0  # of a reply: its call
+
+
+def _entries(messages: list[Message], summaries: list[Summary], calls: TaskCalls) -> list[Entry]:
+    called: dict[str, Call] = {}
+    entries: list[Entry] = []
+    waiting = sorted(summaries, key=lambda summary: (summary.end_seq, summary.id))
+    for message in messages:
+        while waiting and waiting[0].end_seq < message.seq:
+            entries.append(Entry(waiting.pop(0), "shown"))
+        called |= {call.id: call for call in message.tool_calls}
+        number = calls.number_of(message.seq)
+        call = called.get(message.tool_call_id or "")
+        entries.append(Entry(message, calls.visibility(message.seq), call, number))
+    return [*entries, *(Entry(summary, "shown") for summary in waiting)]
+
+
+def _record(record: Record) -> msgspec.Raw:
+    return msgspec.Raw(codec.encode(record))
+
+
+def _encode(value: Any) -> Any:
+    """Return structs as JSON; records of the store keep their form."""
+    return msgspec.Raw(msgspec.json.encode(value, enc_hook=None))
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default  # noqa: PLR2004
