@@ -169,6 +169,10 @@ HOSTILE = [
         "\x9b1m",
         "scott/a@",
         "password:\n ",
+        "(password) values ('a'', N'",
+        "password ?? ",
+        "credentials: a / ",
+        "enable secret ",
     ),
 ]
 

@@ -272,6 +272,118 @@ some-vendor-live | acme_live_{62:32} | ACME_API_KEY
 some-vendor-secret | acme_secret_{62:40} | ACME_SECRET
 some-vendor-sk | acme_sk_{low:40} | ACME_KEY
 some-vendor-pat | acmepat_{62:40} | ACME_PAT
+onepassword-secret | A3-{up:6}-{up:11}-{up:5}-{up:5}-{up:5} | OP_SECRET_KEY
+adafruit | aio_{62:28} | AIO_KEY
+harness | pat.{62:22}.{62:24}.{62:20} | HARNESS_API_KEY
+infracost | ico-{62:32} | INFRACOST_API_KEY
+octopus | API-{up:26} | OCTOPUS_API_KEY
+settlemint | sm_aat_{62:16} | SETTLEMINT_TOKEN
+snyk-uat | snyk_uat.{hex:8}.{url:60} | SNYK_TOKEN
+sourcegraph | sgp_{hex:16}_{hex:40} | SRC_ACCESS_TOKEN
+amp | sgamp_user_{up:26}_{hex:64} | AMP_API_KEY
+azure-acr | {62:42}+ACR{62:6} | ACR_PASSWORD
+azure-search | {62:42}AzSe{62:6} | AZURE_SEARCH_KEY
+fcm | AAAA{url:7}:APA91b{url:134} | FCM_SERVER_KEY
+tailscale-api | tskey-api-{62:17}-{62:32} | TS_API_KEY
+tailscale-client | tskey-client-{62:17}-{62:32} | TS_OAUTH
+nostr | nsec1{low:58} | NOSTR_KEY
+bip32 | xprv9s21ZrQH143K{62:95} | XPRV
+zhipu | {hex:32}.{62:16} | ZHIPUAI_API_KEY
+minimax | sk-api-{url:100} | MINIMAX_API_KEY
+minimax-plan | sk-cp-{url:100} | MINIMAX_API_KEY
+kimi | sk-kimi-{62:64} | KIMI_API_KEY
+qianfan | bce-v3/ALTAK-{62:21}/{hex:40} | QIANFAN_API_KEY
+chutes | cpk_{hex:32}.{hex:32}.{62:32} | CHUTES_API_KEY
+anyscale | aph0_{62:40} | ANYSCALE_CLI_TOKEN
+anyscale-endpoint | esecret_{low:26} | ANYSCALE_API_KEY
+novita | sk_{url:43} | NOVITA_API_KEY
+lambda-cloud | secret_{low:12}_{hex:32}.{62:32} | LAMBDA_API_KEY
+ydc | ydc-sk-{hex:16}-{62:32}-{hex:8} | YDC_API_KEY
+mem0 | m0-{62:40} | MEM0_API_KEY
+zep | z_eyJ{url:60}.{url:43} | ZEP_API_KEY
+letta | sk-let-{b64:70}== | LETTA_API_KEY
+browser-use | bu_{url:43} | BROWSER_USE_API_KEY
+steel | ste-{62:64} | STEEL_API_KEY
+hyperbrowser | hb_{hex:32} | HYPERBROWSER_API_KEY
+scrapfly | scp-live-{hex:32} | SCRAPFLY_KEY
+llamacloud | llx-{62:48} | LLAMA_CLOUD_API_KEY
+braintrust | bt-st-{62:48} | BRAINTRUST_API_KEY
+windsurf | sk-ws-01-{url:80} | WINDSURF_API_KEY
+warp | wk-1.{hex:64} | WARP_API_KEY
+factory | fk-{62:20}-{url:43} | FACTORY_API_KEY
+devin | apk_user_{b64:60} | DEVIN_API_KEY
+devin-cog | cog_{low:52} | DEVIN_API_KEY
+coderabbit | cr-{hex:58} | CODERABBIT_API_KEY
+relace | rlc-{url:40} | RELACE_API_KEY
+stability | sk-{62:48} | STABILITY_API_KEY
+runway | key_{hex:128} | RUNWAYML_API_SECRET
+openai-ephemeral | ek_{hex:32} | EPHEMERAL
+openai-sess | sess-{62:40} | OPENAI_SESSION
+upstage | up_{62:29} | UPSTAGE_API_KEY
+liveblocks | sk_prod_{url:64} | LIVEBLOCKS_SECRET
+clerk | sk_live_{62:42} | CLERK_SECRET_KEY
+workos | sk_test_a2V5{62:60} | WORKOS_API_KEY
+stytch | secret-live-{url:35}= | STYTCH_SECRET
+bitrise | bitpat-{url:43} | BITRISE_TOKEN
+depot | depot_org_{hex:64} | DEPOT_TOKEN
+depot-project | depot_project_{hex:64} | DEPOT_TOKEN
+namespace | nsct_{62:40} | NSC_TOKEN
+chromatic | chpt_{hex:15} | CHROMATIC_PROJECT_TOKEN
+percy | web_{hex:64} | PERCY_TOKEN
+socket | sktsec_{url:44}_api | SOCKET_TOKEN
+logfire | pylf_v1_us_{62:43} | LOGFIRE_TOKEN
+incident | inc_{hex:64} | INCIDENT_API_KEY
+rootly | rootly_{hex:64} | ROOTLY_API_KEY
+dbt-service | dbts_{url:40} | DBT_TOKEN
+cockroach | CCDB1_{62:22}_{62:40} | COCKROACH_API_KEY
+elastic | essu_{b64:80}== | EC_API_KEY
+tinybird | p.eyJ{url:70}.{url:43} | TB_TOKEN
+turbopuffer | tpuf_{62:32} | TURBOPUFFER_API_KEY
+chroma | ck-{62:44} | CHROMA_API_KEY
+linear-webhook | lin_wh_{62:40} | LINEAR_WEBHOOK_SECRET
+paypal | A21AA{url:80} | PAYPAL_ACCESS_TOKEN
+mollie | live_{62:30} | MOLLIE_API_KEY
+paystack | sk_live_{hex:40} | PAYSTACK_SECRET
+omise | skey_{low:19} | OMISE_SECRET_KEY
+omise-test | skey_test_{low:19} | OMISE_SECRET_KEY
+midtrans | SB-Mid-server-{url:24} | MIDTRANS_SERVER_KEY
+mercadopago | APP_USR-{num:16}-{num:6}-{hex:32}-{num:9} | MP_ACCESS_TOKEN
+xendit | xnd_production_{62:48} | XENDIT_KEY
+checkout | sk_sbox_{low:27} | CKO_SECRET
+figma-oauth | figo_{url:40} | FIGMA_TOKEN
+slack-refresh | xoxe-1-{62:140} | SLACK_REFRESH
+slack-rotated | xoxe.xoxp-1-{62:160} | SLACK_TOKEN
+github-installation-jwt | ghs_123456_eyJ{url:100}.eyJ{url:100}.{url:86} | GITHUB_TOKEN
+anthropic-refresh | sk-ant-ort01-{url:93}AA | CLAUDE_REFRESH
+hf-oauth | hf_oauth_eyJ{url:90}.{url:60} | HF_TOKEN
+hf-jwt | hf_jwt_eyJ{url:90}.eyJ{url:60}.{url:43} | HF_TOKEN
+gitlab-oauth | gloas-{hex:64} | GITLAB_OAUTH
+gitlab-scim | glsoat-{url:20} | SCIM
+gitlab-ff | glffct-{url:20} | FF
+gitlab-mail | glimt-{url:25} | MAIL
+npm-granular | npm_{62:36} | NODE_AUTH_TOKEN
+cargo-new | cio{62:32} | CARGO_TOKEN
+clojars | CLOJARS_{hex:60} | CLOJARS_TOKEN
+jsr | jsrp_{62:40} | JSR_TOKEN
+open-vsx | ovsxp_{hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | OVSX_PAT
+docker-oat | dckr_oat_{62:32} | DOCKER_OAT
+scalr | eyJhbGciOiJIUzI1NiJ9.eyJ{url:60}.{url:43} | SCALR_TOKEN
+upcloud | ucat_{up:26} | UPCLOUD_TOKEN
+pubnub | sec-c-{b64:64} | PUBNUB_SECRET_KEY
+twilio-sid | SK{hex:32} | TWILIO_API_KEY_SID
+payjp | sk_live_{hex:64} | PAYJP_SECRET_KEY
+stripe-org | sk_org_live_{62:60} | STRIPE_ORG_KEY
+grafana-old | eyJrIjoi{62:80}== | GRAFANA_API_KEY
+firebase-ci | 1//0{url:100} | FIREBASE_TOKEN
+argocd | eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJ{url:90}.{url:43} | ARGOCD_AUTH_TOKEN
+n8n-api | n8n_api_{hex:80} | N8N_API_KEY
+dify | app-{62:24} | DIFY_API_KEY
+dify-dataset | dataset-{62:24} | DIFY_DATASET_KEY
+langflow | sk-{url:43} | LANGFLOW_API_KEY
+litellm | sk-{url:22} | LITELLM_MASTER_KEY
+openwebui | sk-{hex:32} | OPENWEBUI_API_KEY
+coze | pat_{62:64} | COZE_API_TOKEN
+quicknode | QN_{hex:32} | QUICKNODE_API_KEY
 jwk-private | {url:43} | d
 """
 
@@ -346,6 +458,73 @@ short-secret | {62:12} | CLIENT_SECRET client_secret API_SECRET
 short-token | {62:12} | ACCESS_TOKEN token api_token
 medium-token | {62:20} | SERVICE_TOKEN authToken
 lower-token | {low:24} | BOT_TOKEN webhook_token
+maxmind | {62:6}_{62:29}_mmk | MAXMIND_LICENSE_KEY
+bitcoin-wif | K{62:51} | PRIVATE_KEY
+iflytek | {hex:32}:{62:32} | SPARK_API_PASSWORD
+siliconflow | sk-{abc:48} | SILICONFLOW_API_KEY
+baseten | {62:8}.{62:32} | BASETEN_API_KEY
+exa | {hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | EXA_API_KEY
+composio | ak_{url:20} | COMPOSIO_API_KEY
+bitwarden-machine | 0.{hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12}.{62:30}:{b64:22}== | BWS_ACCESS_TOKEN
+elastic-b64 | {b64:58}== | ELASTIC_API_KEY
+zoho | 1000.{hex:32}.{hex:32} | ZOHO_REFRESH_TOKEN
+hex-pm | {hex:32} | HEX_API_KEY
+vsce | {low:52} | VSCE_PAT
+quay | {up:64} | QUAY_PASSWORD
+cloudsmith | {hex:40} | CLOUDSMITH_API_KEY
+buf | {hex:64} | BUF_TOKEN
+spacelift | {62:86} | SPACELIFT_API_KEY_SECRET
+ovh | {62:32} | OVH_APPLICATION_SECRET
+ovh-consumer | {62:32} | OVH_CONSUMER_KEY
+cloudflare-r2 | {hex:64} | R2_SECRET_ACCESS_KEY
+backblaze | K00{num:1}{b64:27} | B2_APPLICATION_KEY
+wasabi | {b64:40} | WASABI_SECRET_KEY
+bunny | {hex:8}-{hex:4}-{hex:4}-{hex:12}-{hex:4}-{hex:4} | BUNNY_API_KEY
+ably-key | {62:6}.{62:6}:{url:43} | ABLY_KEY
+vonage | {62:16} | VONAGE_API_SECRET
+line | {b64:170}/1O/w1cDnyilFU= | LINE_CHANNEL_ACCESS_TOKEN
+line-secret | {hex:32} | LINE_CHANNEL_SECRET
+kintone | {62:40} | KINTONE_API_TOKEN
+chatwork | {hex:32} | CHATWORK_API_TOKEN
+backlog | {62:64} | BACKLOG_API_KEY
+qiita | {hex:40} | QIITA_ACCESS_TOKEN
+microcms | {62:36} | MICROCMS_API_KEY
+sakura | {62:64} | SAKURACLOUD_ACCESS_TOKEN_SECRET
+aws-iam-console | {62:14}!{sym:5} | AWS_CONSOLE_PASSWORD
+expo | {url:40} | EXPO_TOKEN
+wireguard | {b64:43}= | PrivateKey
+wireguard-psk | {b64:43}= | PresharedKey
+fernet | {url:43}= | FERNET_KEY
+consul | {hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | CONSUL_HTTP_TOKEN
+nomad | {hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | NOMAD_TOKEN
+boundary | at_{62:10}_{62:60} | BOUNDARY_TOKEN
+teleport | {hex:32} | TELEPORT_JOIN_TOKEN
+mcp-inspector | {hex:64} | MCP_PROXY_AUTH_TOKEN
+jupyter | {hex:48} | JUPYTER_TOKEN
+n8n | {b64:32} | N8N_ENCRYPTION_KEY
+flowise | {url:43}= | FLOWISE_APIKEY
+portkey | {b64:28} | PORTKEY_API_KEY
+modelscope | ms-{hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | MODELSCOPE_API_TOKEN
+poe | {url:43} | POE_API_KEY
+roboflow | {62:20} | ROBOFLOW_API_KEY
+bfl | {hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | BFL_API_KEY
+minio | {62:40} | MINIO_ROOT_PASSWORD
+vapi | {hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12} | VAPI_PRIVATE_KEY
+livekit | {62:43} | LIVEKIT_API_SECRET
+daily | {hex:64} | DAILY_API_KEY
+zoom | {62:32} | ZOOM_CLIENT_SECRET
+supabase-jwt | {b64:86}== | SUPABASE_JWT_SECRET
+sonatype | {62:44} | SONATYPE_PASSWORD
+gpg | {62:20} | GPG_PASSPHRASE
+apple | {abc:4}-{abc:4}-{abc:4}-{abc:4} | APPLE_APP_SPECIFIC_PASSWORD
+asc | {url:60} | APP_STORE_CONNECT_API_KEY_KEY
+cocoapods | {hex:32} | COCOAPODS_TRUNK_TOKEN
+nx | {b64:68}== | NX_CLOUD_ACCESS_TOKEN
+turbo | {62:24} | TURBO_TOKEN
+pinata | {hex:64} | PINATA_SECRET_API_KEY
+moralis | {62:64} | MORALIS_API_KEY
+tron | {hex:64} | TRON_PRIVATE_KEY
+solana | {62:88} | SOLANA_PRIVATE_KEY
 """
 
 # What people or generators choose as a password.
@@ -509,6 +688,44 @@ _PASSWORD_PLACES: dict[str, Carrier] = {
     "french": lambda _, v: f"mot de passe : {v}",
     "korean": lambda _, v: f"비밀번호: {v}",
     "chinese": lambda _, v: f"密码：{v}",  # noqa: RUF001
+    "japanese-passphrase": lambda _, v: f"パスフレーズ：{v}",  # noqa: RUF001
+    "polish": lambda _, v: f"hasło: {v}",
+    "german": lambda _, v: f"Das Kennwort lautet {v}.",
+    "shell-default": lambda _, v: f"DB_PASSWORD=${{DB_PASSWORD:-{v}}}",
+    "or": lambda _, v: f'const pw = process.env.DB_PASSWORD || "{v}";',
+    "behind-or": lambda _, v: f"password: process.env.PW ?? '{v}',",
+    "rust": lambda _, v: f'let password = String::from("{v}");',
+    "r": lambda _, v: f'password <- "{v}"',
+    "lisp": lambda _, v: f'(setenv "DB_PASSWORD" "{v}")',
+    "wordpress": lambda _, v: f"define( 'DB_PASSWORD', '{v}' );",
+    "yaml-anchor": lambda _, v: f"password: &pw {v}\n",
+    "yaml-tag": lambda _, v: f"password: !!str {v}\n",
+    "yaml-folded": lambda _, v: f"password: >-\n  {v}\n",
+    "tsv": lambda _, v: f"user\tpassword\tmail\nbob\t{v}\tx\n",
+    "psql": lambda _, v: f" user | password \n------+----------\n bob  | {v}\n(1 row)\n",
+    "mysql-table": lambda _, v: (
+        f"+------+-----+\n| user | password |\n+------+-----+\n| bob  | {v} |\n+------+-----+\n"
+    ),
+    "italic": lambda _, v: f"- *password*: `{v}`\n",
+    "html-cell": lambda _, v: f"<tr><td>Password</td><td>{v}</td></tr>",
+    "html-definition": lambda _, v: f"<dt>Password</dt><dd>{v}</dd>",
+    "html-input": lambda _, v: f'<input type="password" name="pw" value="{v}">',
+    "credentials": lambda _, v: f"credentials: admin / {v}",
+    "mssql-login": lambda _, v: f"CREATE LOGIN app WITH PASSWORD = N'{v}';",
+    "sql-insert": lambda _, v: f"INSERT INTO users (name, password) VALUES ('eve', 'x'), ('bob', '{v}');",  # noqa: S608
+    "smbclient": lambda _, v: f"smbclient //srv/share -U 'bob%{v}'",
+    "lftp": lambda _, v: f"lftp -u bob,{v} sftp://h.example.com",
+    "ipmitool": lambda _, v: f"ipmitool -I lanplus -H 10.0.0.1 -U admin -P {v} power status",
+    "snmp": lambda _, v: f"snmpwalk -v3 -u bob -l authPriv -A {v} 10.0.0.1",
+    "proxy-user": lambda _, v: f"curl --proxy-user bob:{v} -x proxy:3128 https://example.com",
+    "router": lambda _, v: f"hostname r1\nusername admin privilege 15 secret {v}\n",
+    "rabbitmqctl": lambda _, v: f"rabbitmqctl change_password bob {v}",
+    "put-parameter": lambda _, v: f"aws ssm put-parameter --name /prod/db/password --type SecureString --value {v}",
+    "secret-string": lambda _, v: f"aws secretsmanager create-secret --name prod/db --secret-string {v}",
+    "secret-create": lambda _, v: f"printf '{v}' | docker secret create db_password -",
+    "secret-set-stdin": lambda _, v: f"echo {v} | gh secret set DEPLOY_KEY",
+    "secret-set-b": lambda _, v: f"gh secret set DEPLOY_KEY -b'{v}'",
+    "terraform-output": lambda _, v: json.dumps({"db_password": {"sensitive": True, "type": "string", "value": v}}),
 }
 
 

@@ -58,6 +58,28 @@ func (c *Client) SetToken(token string) error {
 type Config struct { Password string `json:"password"` }
 public string ClientSecret { get; set; }
 DB_PASSWORD=${DB_PASSWORD:-postgres}
+${API_TOKEN:?API_TOKEN is missing}
+const token = process.env.TOKEN || "";
+const secret = config.secret ?? "default";
+INSERT INTO users (id, password) VALUES ($1, $2)
+INSERT INTO users (name, password_hash) VALUES (?, ?);
+cursor.execute("INSERT INTO u (name, password) VALUES (%s, %s)", (name, password))
+credentials: admin / operator
+Credentials: user/password pairs
+enable secret scanning for all repositories
+enable password authentication in sshd
+token <- readLine
+<td>Password</td><td>required</td>
+<dt>Password</dt><dd>At least 12 characters</dd>
+Das Kennwort ist falsch.
+let token = Some("token");
+echo "$DB_PASSWORD" | docker secret create db_password -
+echo done | gh secret set X
+秘密鍵: /home/me/.ssh/id_ed25519
+秘密鍵は暗号化されています
+暗証番号: 4桁の数字
+change_password(user, new_password)
+*token*: the value
 DB_PASSWORD=$(cat /run/secrets/db_password)
 PASSWORD=$1
 export TOKEN="$(gh auth token)"
@@ -230,6 +252,7 @@ C:\new\test\users\a1b2c3d4e5f6
 """  # noqa: RUF001
 
 _BLOCKS = [
+    "a\tb\tc\npassword-x\tversion7.txt\t/*password-x*\nnew-script-5.4\tversion5.txt\t/*new-script-5.4*\n",
     "password:\n  type: string\n  minLength: 12\n",
     "def login(user, password):\n    connect(user, password)\n",
     "| field | password |\n|---|---|\n| type | string |\n| required | yes |\n",

@@ -39,11 +39,12 @@ _MAX_SLASHES, _MAX_ITEMS = 64, 1000
 _HINT = re.compile(
     # A key that is not of an API and not in a query; a verb.
     rb"(?!(?<![\w.?&-])(?:(?<![istegISTEG][ \t])key|pass(?:ed|es|ing))(?![\w.-]))(?:"
-    rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&(?:quot|\#x27|\#39|\#34);|</key>|"
-    rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\[\x80-\xff]|-{1,2}>|,[ \t]{0,8}[\"'`v]|"
-    rb"(?:is|was|to|string|str|String|value)[ \t:=])|"
+    rb"[\w.-]{0,64}+(?:[=:\"'`>\[\](){%|*\\\x1b\x80-\xff]|&(?:quot|\#x27|\#39|\#34);|</(?:key|t[dh]|dt|b|strong|label|span)>|"
+    rb"[ \t]{1,40}+(?:[=:\"'`|+?.!>\[\x80-\xff]|-{1,2}>|<-|,[ \t]{0,8}[\"'`v]|"
+    rb"(?:is|was|to|are|ist|est|lautet|string|str|String|value)[ \t:=])|"
     rb",?\s{1,40}+[\"']?value|,[ \t]*[\"'`])|"
-    rb"(?:(?<=[_-])|[A-Z]|pass)[\w.-]{0,64}+[ \t]{1,40}+(?![a-z]{1,12}(?:[^\w+/]|$))[^\s(-]|(?<=with-)token|"
+    rb"(?:(?<=[_-])|(?<=[_-]se)|[A-Z]|pass)[\w.-]{0,64}+[ \t]{1,40}+(?![a-z]{1,12}(?:[^\w+/]|$))[^\s(-]|"
+    rb"(?<=with-)token|"
     rb"[Pp]ass(?:word|wd)(?:[ \t]{1,40}+\w|-stdin))"
 )
 _IS = "は|：|＝".encode()  # noqa: RUF001 - Japanese punctuation
@@ -52,7 +53,7 @@ _ASSIGN = re.compile(
     rb"""
     (?:\[\w{0,8}\]|[ ]\[[\w*]{0,24}\](?=:))?                  # char secret[25], Secret Access Key [None]:
     """ + _COLOUR + rb"""
-    (?P<close>(?:\\{0,7}["'`]|&(?:quot|\#x27|\#39|\#34);|%22|\*\*|__)?) [\])]{0,2}
+    (?P<close>(?:\\{0,7}["'`]|&(?:quot|\#x27|\#39|\#34);|%22|\*{1,2}|__)?) [\])]{0,2}
     """ + _COLOUR + rb"""
     (?:[ \t]for[ \t]["'`]?[\w.@-]{1,60}["'`]?(?=:))?          # password for bob: ...
     (?: [ \t]{1,8}(?:string|String|str) (?=[ \t]*=)           # var token string = ...
@@ -62,20 +63,29 @@ _ASSIGN = re.compile(
       | [ \t]{0,8}(?::|=>)[ \t]{0,8}\r?\n\s{0,80}(?=["'])     # on the next line
       | :[ \t]{0,8}\r?\n[ \t]{1,40}(?=[^\s:#"'&*!|>{}\[\]-][^\s:]{5,200}[ \t]{0,8}(?:\r?\n|$))
       | [ \t]{0,40}(?:[:?+.!|=]{0,3}=>?|:{1,3}|%3[AaDd]|\\u003[dD])(?:\*\*|__)?[ \t]{0,40}
+        (?:(?:&\w{1,40}|!!str)[ \t]{1,8})?                    # of YAML: an anchor, a type
       | (?<![)\]])[ \t]{1,8}-{1,2}>[ \t]{1,8}                # token -> ...
+      | [ \t]{1,8}<-[ \t]{1,8}                                # token <- "..."
+      | [ \t]{1,8}(?:\|\||\?\?)[ \t]{1,8}(?=["'`])            # env.TOKEN || "..."
+      | </(?:t[dh]|dt|b|strong|label|span)>\s{0,40}          # a cell of HTML
+        <(?:td|dd|code|span|b)(?:[ \t][^<>\n]{0,80})?>\s{0,8}
       | >\s{0,40}                                             # <token> ...
       | </key>\s{0,40}<string>                                # <key>token</key> <string>...
-      | [ \t]*,?\s{0,40}\\{0,3}["']?(?:Parameter)?[Vv]alue\\{0,3}["']?[ \t]*[=:][ \t]*  # name="TOKEN" value="..."
+      | [ \t]*,?\s{0,40}(?:[a-z-]{2,16}=["'][^"'<>\n]{0,60}["']\s{1,8}){0,4}
+        \\{0,3}["']?(?:Parameter)?[Vv]alue\\{0,3}["']?[ \t]*[=:][ \t]*  # name="TOKEN" value="..."
       | [ \t]*,\s{0,40}(?=\\{0,3}["'`])                       # setProperty("TOKEN", "...")
       | [({](?=["'`])                                         # setPassword("...")
       | [ \t]+\|[ \t]+(?=[^\s|])                              # | token | ... |
-      | [ \t]{1,8}(?:is|was|to)(?:[ \t]now)?:?[ \t]{1,8}      # the password is ...
+      | [ \t]{1,8}(?:is|was|to|ist|est|lautet)(?:[ \t]now)?:?[ \t]{1,8}      # the password is ...
       | [ \t]{0,2}(?:""" + _IS + rb""")[ \t]{0,2}             # the same in Japanese
       | [ \t]{1,40}(?=["'`])                                  # password "..."
       | [ \t]+(?!-)                                           # --token ...
     )
     """ + _COLOUR + rb"""
-    (?:(?P<prefix>[@bBrRuUfF]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&(?:quot|\#x27|\#39|\#34);|%22))?
+    (?:[\w.$]{1,80}[ \t]{1,8}(?:\|\||\?\?)[ \t]{1,8}(?=["'`]))?     # = env.TOKEN || "..."
+    (?:(?:new[ \t])?(?:[\w:]{1,40}::)?(?:String|SecretString|SecretStr|Secret|Some|Zeroizing)
+       (?:::(?:from|new))?\((?=["']))?
+    (?:(?P<prefix>[@bBrRuUfFN]{0,2})(?P<quote>\\{0,7}(?:"{3}|'{3}|["'`])|&(?:quot|\#x27|\#39|\#34);|%22))?
     """ + _COLOUR + rb"""
     (?P<scheme>(?i:bearer|basic|token|api-?key|api-token|digest|negotiate|ssws|key|oauth|splunk|geniekey
       |aws4-hmac-sha256)[ \t]{1,4})?
@@ -83,12 +93,15 @@ _ASSIGN = re.compile(
     re.VERBOSE,
 )  # fmt: skip
 _NESTED = re.compile(
-    rb"\\{0,7}[\"']\s{0,8}:\s{0,40}(?:\[|\{\s{0,40}\\{0,7}[\"'](?i:value|plaintext|new|string_?value)\\{0,7}[\"']\s{0,8}:)"
+    rb"\\{0,7}[\"']\s{0,8}:\s{0,40}(?:\[|\{(?:\s{0,40}\\{0,7}[\"']\w{1,20}\\{0,7}[\"']\s{0,8}:\s{0,8}"
+    rb"(?:true|false|null|\\{0,7}[\"']\w{0,20}\\{0,7}[\"'])\s{0,8},){0,3}\s{0,40}\\{0,7}[\"'](?i:value|plaintext|new|string_?value)\\{0,7}[\"']\s{0,8}:)"
 )
 _ITEM = re.compile(rb"\s{0,80}(?P<quote>\\{0,7}[\"'])(?P<value>[^\"'\\\n]{1,600})(?P=quote)\s{0,80},?")
 _QUOTES = (b'"', b"'", b"\\")
 _LIST_END = re.compile(rb"[^\"'\n]{1,600}[\"']\s{0,40}\]")
 _LIST_START = re.compile(rb"\[\s{0,40}\\{0,7}[\"']$")
+_CALL_BEFORE = re.compile(rb"[({\[][ \t]{0,4}[\"'`]$")
+_SET_BEFORE = re.compile(rb"\bsetenv[ \t]+[\"']$")
 _LINE_START = re.compile(rb"(?:^|\n|\\n)[ \t]{0,40}(?:(?:-|export|set|ENV|declare -x)[ \t]{1,8})?$")
 _LINE_VALUE = re.compile(rb"(?!\S{0,200}(?:&&|\|\||\$[({]))[^\s\"'`=\\\x1b]{5,200}(?=[ \t]{0,8}(?:\r?\n|$))")
 _BARE = re.compile(rb"[^\s\"'`,;<&\\\x1b]+(?:,(?![\w \"'-]{0,40}[=:])[^\s\"'`,;<&\\\x1b]+)*")
@@ -119,6 +132,11 @@ _SECOND = re.compile(
     rb"(?P=quote)(?P<value>[^\"'\n\\]{5,200})(?P=quote)"
 )
 _HERE_STRING = re.compile(rb"[^\n|;&]{0,80}<<<[ \t]*[\"']?(?P<value>[^\s\"'\\]{5,200})")
+_SHELL_DEFAULT = re.compile(rb":[-=]?(?P<value>[^\s\"'${}]{5,200})\}")  # ${NAME:-...}
+_ACCOUNT_PAIR = re.compile(  # credentials: admin / ...
+    rb"(?:[ \t]{1,4}(?:are|is)|[ \t]?[:=])[ \t]{1,4}[`\"']?[\w.@-]{1,40}[`\"']?[ \t]{0,2}[/:|][ \t]{0,2}"
+    rb"[`\"']?(?P<value>[^\s\"'`,;]{6,100})"
+)
 _DEFAULT = re.compile(
     rb"\"\s*\{[^{}\"]{0,400}?(?:description\s*=\s*\"[^\"\n]*\"[^{}\"]{0,200})?\bdefault\s*=\s*\"(?P<value>[^\"\n\\]{5,400})\""
 )
@@ -239,7 +257,7 @@ def _find_assigned(assignment: _Assignment) -> Span | None:
     close = _find_closing_quote(data, first, match["quote"]) if match["quote"] else -1
     if close >= 0:
         ends = [close]
-    elif op.strip() == b">":
+    elif op.strip() == b">" or op.startswith((b"</t", b"</d")):
         ends = [first + len(data[first : data.find(b"<", first)].rstrip())]  # a label has several words
     else:
         ends = _find_bare_ends(assignment)
@@ -275,6 +293,10 @@ def _find_elsewhere(data: bytes, start: int, end: int, kind: Kind) -> Span | Non
         found = _ECHOED.search(data, max(0, start - 300), start) or _HERE_STRING.match(data, end)
     elif kind is not Kind.KEY and data[start - 10 : start] == b'variable "':
         found = _DEFAULT.match(data, end)
+    elif kind is not Kind.KEY and data[start - 2 : start] == b"${":
+        found = _SHELL_DEFAULT.match(data, end)
+    elif kind is Kind.SECRET and data[start:end].lower() in (b"credentials", b"creds"):
+        found = _ACCOUNT_PAIR.match(data, end)
     elif kind in (Kind.TOKEN, Kind.SECRET) and data[end : end + 1] in (b"(", b"=", b" "):
         found = _SECOND.match(data, end)
     if not found or is_placeholder(found["value"]) or not is_odd_word(found["value"]):
@@ -286,13 +308,13 @@ def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each
     """Return whether the operator is one in this place, and the value is literal."""
     data, start, _, match = assignment
     op, before = match["op"].strip(), data[start - 2 : start]
-    if match["prefix"] and match["prefix"].lower() != b"b" and match["prefix"] != b"@":
+    if match["prefix"] and match["prefix"] not in (b"b", b"B", b"@", b"N"):
         return False  # an f-string contains a variable, an r-string an expression
     if match["quote"] and not match["close"] and before[1:] == match["quote"]:
         return False  # the quote that opened before the name closes here
     if op == b",":
-        first = before[:1] in (b"(", b"{", b"[") or data[start : start + 1] == b"-"  # of a call, or a flag
-        return bool(match["close"]) and (first or _is_pair(data, start, match))
+        first = _CALL_BEFORE.search(data, max(0, start - 8), start) or data[start : start + 1] == b"-"  # or a flag
+        return bool(match["close"]) and (bool(first) or _is_pair(data, start, match))
     if op == b">":
         return bool(_ELEMENT_END.match(data, match.end()) and _ELEMENT_BEFORE.search(data, max(0, start - 44), start))
     if op == b":":
@@ -301,7 +323,7 @@ def _fits(assignment: _Assignment) -> bool:  # noqa: PLR0911 - one line for each
         return not joined and before != b"${" and data[start - 4 : start] != b"--- "
     if op in (b"(", b"{", b"|") or op[:2] in _VERBS:
         return op != b"|" or bool(_CELL_BEFORE.search(data, max(0, start - 6), start))
-    return bool(op) or not match["close"]
+    return bool(op) or not match["close"] or bool(_SET_BEFORE.search(data, max(0, start - 16), start))
 
 
 def _is_pair(data: bytes, start: int, match: re.Match[bytes]) -> bool:
@@ -467,7 +489,7 @@ def find_foreign(data: bytes, words: list[tuple[bytes, bytes]]) -> list[Span]:
             found = _FOREIGN_VALUE.match(data, at)
             value = _FOREIGN_END.split(found["value"], maxsplit=1)[0].rstrip(b".:;)]}!?") if found else b""
             odd = is_odd_word(value) if mask == b"PASSWORD" else is_random(value, min_length=_MIN_FOREIGN_TOKEN)
-            if found and odd and not is_placeholder(value):
+            if found and odd and not is_placeholder(value) and not is_path(value):
                 spans.append((found.start("value"), found.start("value") + len(value), mask))
             at = data.find(word, at)
     return spans

@@ -1,4 +1,7 @@
-"""Find secrets that a line announces for the lines after it: PEM blocks, Kubernetes Secrets, and columns of tables."""
+"""Find secrets that a line announces for the lines after it: PEM blocks, Kubernetes Secrets, and columns of tables.
+
+The columns of an INSERT of SQL count as those of a table.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PUTTY = re.compile(
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24}")
 _DATA_YAML = re.compile(rb"(?:^|\n)(?:data|stringData):[^\n]*\n(?P<body>(?:[ \t]+[^\n]*\n?|\n)+)")
 _ENTRY_YAML = re.compile(
-    rb"(?<=\s)(?P<value>[\w.-]+:[ \t]*(?:[|>]-?\n[ \t]*)?[\"']?[A-Za-z0-9+/]{10,}={0,2}[\"']?)[ \t]*(?:\n|$)"
+    rb"(?<=\s)(?P<value>[\w.-]+:[ \t]*(?:[|>]-?\n[ \t]*)?[\"']?[A-Za-z0-9+/_-]{10,}={0,2}[\"']?)[ \t]*(?:\n|$)"
 )
 _DATA_JSON = re.compile(rb"\\{0,3}[\"'](?:data|stringData)\\{0,3}[\"']\s{0,20}:\s{0,20}\{(?P<body>[^{}]{0,20000})\}")
 _ENTRY_JSON = re.compile(rb"(?P<quote>\\{0,3}[\"'])\s{0,20}:\s{0,20}(?P=quote)(?P<value>[^\"'\\]{4,20000})(?P=quote)")
@@ -107,13 +110,17 @@ def _find_kubernetes_secret(data: bytes, word: int) -> tuple[list[Span], int]:
 
 # Tables: CSV with a header, and the tables of Markdown
 
-_CELL_END = re.compile(rb"[\w.-]{0,40}+[ \t\"'`*]{0,3}+(?P<end>[,|;\t]|\r?\n|\\[rn])")
+_CELL_END = re.compile(rb"[\w.-]{0,40}+[ \t\"'`*]{0,3}?(?P<end>[,|;\t]|\r?\n|\\[rn])")
 _CELL_START = re.compile(rb"(?P<before>^|[,|;\t]|\n|\\n)[ \t\"'`*]{0,3}[\w.-]{0,40}$")
 _STRING_START = re.compile(rb"\\n|[:\[] ?\\{0,3}\"")
 _LINE_END = re.compile(rb"\r?\n|(?:\\r)?\\n")
 _TITLE = re.compile(rb"[\w .%/#\"'`*-]{1,60}")
-_RULER = re.compile(rb"[\s|:-]+")
+_RULER = re.compile(rb"[\s|:+-]+")
 _SIGNED = re.compile(rb"(?=.*\d)(?=.*[!@#$%^&*?]).{6,}")
+_COLUMN = re.compile(rb"\w{0,40}[`\"\]]?\s{0,4}[,)]")
+_INSERTED = re.compile(rb"(?i)\)\s{0,8}values\s{0,8}(?=\()")
+_ROW = re.compile(rb"\s{0,8},?\s{0,8}\((?P<values>(?:'(?:[^'\\]|\\.){0,400}'|[^'()]){1,2000})\)")
+_SQL_VALUE = re.compile(rb"\s*(?:N?'(?P<text>(?:[^'\\]|''|\\.)*)'|[^',]*)\s*,?")
 _CELL_PADDING = b" \t\"'`*"
 _MAX_HEADER, _MAX_ROW, _MAX_ROWS = 400, 2000, 1000
 
@@ -127,6 +134,8 @@ def find_columns(data: bytes, stems: list[int]) -> list[Span]:
             continue
         end = _CELL_END.match(data, stem)
         before = _CELL_START.search(data, max(0, stem - 44), stem) if end else None
+        if _COLUMN.match(data, stem):
+            spans += _find_inserted(data, stem)
         if not end or not before:
             continue
         separators = {before["before"], end["end"]} & {b"|", b",", b";", b"\t"}
@@ -146,6 +155,9 @@ def _find_cells(data: bytes, stem: int, separator: bytes) -> tuple[list[Span], i
     if not header_end:
         return [], stem
     header = data[start : header_end.start()]
+    above = data[data.rfind(b"\n", 0, max(0, start - 1)) + 1 : start]
+    if separator == b"\t" and above.count(b"\t") == header.count(b"\t"):
+        return [], stem  # a line in the middle of a table
     titles = [title.strip(_CELL_PADDING) for title in header.split(separator)]
     column = header.count(separator, 0, stem - start)
     inner = titles[1:-1] if not titles[0] and not titles[-1] else titles  # Markdown has bars at both ends
@@ -158,16 +170,36 @@ def _find_cells(data: bytes, stem: int, separator: bytes) -> tuple[list[Span], i
         end = _LINE_END.search(data, at, at + _MAX_ROW)
         row = data[at : end.start() if end else at + _MAX_ROW]
         cells = row.split(separator)
-        if len(cells) != len(titles):
+        ruler = _RULER.fullmatch(row)
+        if len(cells) != len(titles) and not ruler:
             break
-        value = cells[column].strip(_CELL_PADDING)
-        if not _RULER.fullmatch(row) and _is_cell(value, kind):
+        value = b"" if ruler else cells[column].strip(_CELL_PADDING)
+        if value and _is_cell(value, kind):
             first = at + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].index(value)
             spans.append((first, first + len(value), kind.mask))
         if not end:
             break
         at = end.end()
     return spans, at
+
+
+def _find_inserted(data: bytes, stem: int) -> list[Span]:
+    """Return the passwords of `INSERT INTO users (name, password) VALUES ('bob', '…')`."""
+    start, close = data.rfind(b"(", max(0, stem - _MAX_HEADER), stem), data.find(b")", stem, stem + _MAX_HEADER)
+    inserted = _INSERTED.match(data, close) if start >= 0 and close >= 0 else None
+    if not inserted:
+        return []
+    titles = data[start + 1 : close].split(b",")
+    column = data.count(b",", start, stem)
+    kind = classify_name(titles[column].strip(b' \t\n`"[]').decode("ascii", "replace"))
+    spans: list[Span] = []
+    row = _ROW.match(data, inserted.end()) if kind is not Kind.NOTHING else None
+    while row and len(spans) < _MAX_ROWS:
+        values = [value for value in _SQL_VALUE.finditer(data, *row.span("values")) if value.group()]
+        if len(values) == len(titles) and values[column]["text"] and _is_cell(values[column]["text"], kind):
+            spans.append((*values[column].span("text"), kind.mask))
+        row = _ROW.match(data, row.end())
+    return spans
 
 
 def _is_cell(value: bytes, kind: Kind) -> bool:

@@ -73,22 +73,22 @@ def _compile_commands(names: bytes) -> re.Pattern[bytes]:
 _USER = _compile_commands(rb"curl|wget|https?|xhs?|httpie|svn|mongosh?|lftp")
 _GLUED = _compile_commands(rb"mysql\w*|mariadb[\w-]*|7za?|rar|unrar")
 _SPACED = _compile_commands(
-    rb"sshpass|twine|sqlcmd|bcp|unzip|zip|mosquitto_\w+|mongo\w*|influx|cqlsh|vncpasswd|useradd|usermod|"
+    rb"sshpass|twine|sqlcmd|isql|tsql|bcp|unzip|zip|mosquitto_\w+|mongo\w*|influx|cqlsh|vncpasswd|useradd|usermod|ipmitool|"
     rb"(?:docker|podman|nerdctl|helm|oras|crane|az|buildah|skopeo|npm|oc|registry|cf)\b[^\n]{0,120}?\blogin"
 )
 _BY_FLAG = {
-    b"-a": _compile_commands(rb"(?:redis|valkey|keydb)-(?:cli|benchmark)"),
+    b"-a": _compile_commands(rb"(?:redis|valkey|keydb)-(?:cli|benchmark)|snmp\w+"),
     b"-w": _compile_commands(rb"ldap(?:search|add|modify|delete|compare|passwd|whoami|modrdn|exop)"),
     b"-k": _compile_commands(rb"openssl"),
 }
 _NEXT_WORD = rb"(?:\\{0,3}[\"'],\s{0,40}(?=\\{0,3}[\"']))?"  # the end of one word of a JSON list, before the next
 _PAIR = re.compile(
-    rb"(?:-u|-a|--user)" + _NEXT_WORD + rb"[ =]?[ \t]{0,4}"
+    rb"(?:-u|-a|--(?:proxy-)?user)" + _NEXT_WORD + rb"[ =]?[ \t]{0,4}"
     rb"(?P<pair>\\?(?P<quote>[\"'])(?P<inner>[^\"'\\\n]{1,200})\\?(?P=quote)(?::\\?[\"'][^\"'\\\s,]{1,200}\\?[\"'])?|"
     rb"[^\s\"'\\]{1,200}(?:(?<=:)(?:\"[^\"\s,]{1,200}\"|'[^'\s,]{1,200}'))?)"
 )
 _AFTER_GLUED = re.compile(rb"-[pP](?:\\?[\"'])?(?P<value>[^\s\"'\\`]{1,200})")
-_AFTER_SPACED = re.compile(rb"-[pPwak]" + _NEXT_WORD + rb"[ \t=]{0,4}(?:\\{0,3}[\"'])?(?P<value>[^\s\"'\\`]{1,200})")
+_AFTER_SPACED = re.compile(rb"-[pPwakA]" + _NEXT_WORD + rb"[ \t=]{0,4}(?:\\{0,3}[\"'])?(?P<value>[^\s\"'\\`]{1,200})")
 _SPACE = frozenset((b" ", b"\t", b"=", b'"', b"'", b"\\"))
 _IDENTIFIED = re.compile(
     rb"(?i)identified\s{1,8}(?:with\s{1,8}\S{1,40}\s{1,8})?(?:by|as)\s{1,8}(?:password\s{1,8})?"
@@ -116,8 +116,21 @@ _STORES_SECRET = re.compile(
     rb"(?i)secrets?[ \t]+(?:set|put|add|create)\b|secret[ \t]+generic\b|secret/[\w./-]{1,80}[ \t]"
 )
 _STORED = re.compile(
-    rb"[ \t](?:--body[= \t]|-b[ \t]|--value[= \t]|--from-literal[= \t][\"']?[\w.-]{1,80}=|[A-Za-z_][\w.-]{0,80}=)"
+    rb"[ \t](?:--body[= \t]|-b[ \t]?|--value[= \t]|--from-literal[= \t][\"']?[\w.-]{1,80}=|[A-Za-z_][\w.-]{0,80}=)"
     rb"[ \t]{0,4}\\?[\"']?(?P<value>[^\s\"'\\`]{1,200})"
+)
+_SECRET_INPUT = re.compile(  # echo ... | gh secret set NAME
+    rb"\b(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?[\"']?(?P<value>[^\s\"'|\\]{5,200}?)(?:\\n)?[\"']?[ \t]*\|[^\n|]{0,40}$"
+)
+_PUT = re.compile(rb"put-parameter\b[^\n|;]{0,200}?[ \t]--value[= \t]+[\"']?(?P<value>[^\s\"'\\]{5,200})")
+_SHARE_USER = re.compile(rb"-U[ =]?[\"']?[\w.\\/@-]{1,60}%(?P<value>[^\s\"'`\\]{5,200})")
+_SHARE = _compile_commands(rb"smbclient|smbget|rpcclient|smbcacls|wmic|winexe|net")
+_SITE_USER = re.compile(rb"-u[ =]?[\"']?[\w.@-]{1,60},(?P<value>[^\s\"'`\\,]{5,200})")
+_SITE = _compile_commands(rb"lftp")
+_CHANGED = re.compile(rb"password[ \t]+[\w.@-]{1,60}[ \t]+[\"']?(?P<value>[^\s\"'\\]{6,200})[\"']?[ \t]*(?:$|[\n|;&])")
+_DEVICE = re.compile(  # of a router or a switch
+    rb"(?:^|[\n#])[ \t]*(?:enable|username[ \t]\S{1,40}(?:[ \t]privilege[ \t]\d{1,2})?)[ \t]"
+    rb"(?:secret|password)[ \t](?:\d[ \t])?(?P<value>\S{6,100})"
 )
 _REST_OF_COMMAND = re.compile(rb"(?:[^\n|;&]|\\\n){0,400}")
 _PGPASS = re.compile(rb"(?<=[\w*]):[\d*]{1,5}:[^:]{1,60}:[^:]{1,60}:(?P<value>[^\s:\"'\\]{5,200})")
@@ -262,7 +275,7 @@ def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:  # no
     if first == b"-p":
         return _find_password(data, flag)
     if first == b"-u":
-        return _find_pair(data, flag - 1 if data[flag - 1 : flag] == b"-" else flag)
+        return _find_user(data, flag)
     if first in _BY_FLAG:
         span = _match_value(_AFTER_SPACED, data, flag)
         if span and _follows_command(data, flag, _BY_FLAG[first]):
@@ -280,6 +293,31 @@ def _find_flag_value(data: bytes, flag: int, first: bytes) -> Span | None:  # no
     return _match_value(_IDENTIFIED, data, flag) if _ACCOUNT.search(data, max(0, flag - 120), flag) else None
 
 
+def _find_user(data: bytes, flag: int) -> Span | None:
+    """Return the password behind the user of `curl -u user:…`, `smbclient -U user%…` or `lftp -u user,…`."""
+    if data[flag - 1 : flag] in (b"-", b"y"):
+        return _find_pair(data, flag - (1 if data[flag - 1 : flag] == b"-" else len("--proxy")))
+    for pattern, commands in ((_SHARE_USER, _SHARE), (_SITE_USER, _SITE)):
+        span = _match_value(pattern, data, flag)
+        if span and _follows_command(data, flag, commands):
+            return span
+    return _find_pair(data, flag)
+
+
+def _find_around(data: bytes, word: int) -> Span | None:
+    """Return the value that a line with `password` or `secret` stores: in a router, or as a parameter of AWS."""
+    low = max(0, word - _MAX_LINE)
+    if data[word - 1] in b"/_-" and data.rfind(b"put-parameter", low, word) >= 0:
+        pattern = _PUT
+    elif data[word + 8 : word + 9] == b" " or data[word + 4 : word + 5] == b" ":
+        pattern = _DEVICE
+    else:
+        return None
+    found = pattern.search(data, max(low, data.rfind(b"\n", low, word)), word + _MAX_LINE)
+    secret = found and is_odd_word(found["value"]) and not is_placeholder(found["value"])
+    return (*found.span("value"), b"PASSWORD") if found and secret else None
+
+
 def find_stored_secrets(data: bytes, stems: list[int]) -> list[Span]:
     """Return the values that commands store: `gh secret set`, `kubectl create secret`, `vault kv put`, `htpasswd`."""
     spans: list[Span] = []
@@ -295,6 +333,10 @@ def find_stored_secrets(data: bytes, stems: list[int]) -> list[Span]:
             done = command.end() if command else stem
             values = _STORED.finditer(data, stem, done)
             spans += [(*value.span("value"), b"SECRET") for value in values if _is_password(value["value"])]
+            span = _match_value(_SECRET_INPUT, data, stem - 2)
+        elif data[stem : stem + 4] in (b"pass", b"cret"):
+            changes = data[stem - 7 : stem] == b"change_"  # rabbitmqctl change_password USER PASSWORD
+            span = (_match_value(_CHANGED, data, stem) if changes else None) or _find_around(data, stem)
         if span:
             spans.append(span)
     return spans

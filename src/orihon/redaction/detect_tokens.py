@@ -26,6 +26,8 @@ GITHUB_TOKEN  \w{12,}                         github_pat_
 GITLAB_TOKEN  [\w-]{12,}(?:\.[\w-]+)*         glpat- gldt- glrt- glrtr- glft- glptt- glcbt- glimt- glagent- gloas-
 GITLAB_TOKEN  [\w-]{12,}(?:\.[\w-]+)*         glsoat- glffct- glwt- GR1348941
 ANTHROPIC_KEY [\w-]{12,}                      sk-ant-
+API_KEY       [\w+/=-]{24,}                   sk-let-
+TOKEN         [\w.-]{30,}                     hf_oauth_ hf_jwt_
 OPENAI_KEY^   (?=(?:[A-Za-z0-9]*[_-]){0,12}[A-Za-z]*\d)[\w-]{16,} sk- sess-
 AWS_KEY       (?![A-Z0-9]*EXAMPLE)[A-Z0-9]{16} AKIA ASIA ABIA ACCA
 AWS_KEY!      [A-Za-z0-9+/]{80,}=*            ABSKQmVkcm9ja0FQSUtleS1
@@ -35,7 +37,7 @@ GOOGLE_KEY    [\w./-]{20,}                    ya29. GOCSPX- GOOG1E AQ.Ab8 ya29.a
 GOOGLE_KEY    [\w-]{30,}                      1//0 4/0A
 SLACK_TOKEN   (?=[\w%.-]*\d)[\w%.+/=-]{10,}   xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xwfp-
 SLACK_TOKEN   (?=[\w%.-]*\d)[\w%.+/=-]{10,}   xoxe.xoxb- xoxe.xoxp-
-STRIPE_KEY    [\w=]{10,}                      sk_live_ sk_test_ sk_prod_
+STRIPE_KEY    [\w=-]{10,}                     sk_live_ sk_test_ sk_prod_
 STRIPE_KEY    [\w+/=]{10,}                    rk_live_ rk_test_ rk_prod_ whsec_
 PRIVATE_KEY   [A-Z0-9]{40,}                   AGE-SECRET-KEY-1
 PRIVATE_KEY   [A-Za-z0-9+/]{24,}={0,2}        LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRF
@@ -130,6 +132,24 @@ API_KEY^      [0-9a-f]{32}                    SK AC ES_
 API_KEY^      [a-z0-9]{43}                    oy2
 API_KEY       [\w:=-]{40,}                    aact_prod_ aact_hmlg_
 SECRET^       (?=[\w-]*\d)[A-Za-z0-9]{30,}    secret- cnvca
+PRIVATE_KEY   [A-Za-z0-9]{95,}                xprv9s21ZrQH143K
+PRIVATE_KEY^  [a-z0-9]{58}                    nsec1
+TOKEN         [\w-]{30,}                      pylf_v1_ lin_wh_ nsct_ depot_org_ depot_project_ tpuf_ sktsec_
+TOKEN         [\w.-]{30,}                     cpk_
+TOKEN         [\w+/=-]{40,}                   essu_ sgamp_user_ apk_user_ A21AA
+TOKEN^        (?=[a-z]*\d)[a-z0-9]{48,56}     cog_
+TOKEN^        [0-9a-f]{64}                    web_ inc_ wk-1.
+TOKEN^        (?=[A-Za-z]*\d)[A-Za-z0-9]{29,44} up_ ck-
+API_KEY       [\w-]{24,}                      n8n_api_ llx- aph0_ esecret_ bt-st- rlc- ydc-sk- scp-live- scp-test-
+API_KEY       [\w+/=-]{24,}                   sec-c-
+API_KEY       (?=[a-z]*\d)[a-z0-9]{18,24}     skey_ skey_test_ skey_live_ pkey_ pkey_test_
+API_KEY^      (?=[\w-]*\d)[\w-]{40,}          bu_ fk- ste-
+API_KEY^      [0-9a-f]{32}                    ek_ hb_ QN_
+API_KEY^      [0-9a-f]{56,64}                 cr-
+API_KEY^      [0-9a-f]{15}                    chpt_
+API_KEY^      (?=[\w-]*\d)(?=[a-z0-9_-]*[A-Z])[\w-]{20} ak_
+API_KEY^      (?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d)[A-Za-z0-9]{24} app- dataset-
+API_KEY^      [a-z0-9]{8,16}_[0-9a-f]{32}\.[A-Za-z0-9]{32} secret_
 PASSWORD!^    \w+__(?:COM|ORG|NET|IO|DEV)["']?\s{0,2}[:=]\s{0,2}["']?(?P<secret>[^\s"':${]{4,}:[^\s"'${]{4,}) BUNDLE_
 """
 
@@ -141,6 +161,9 @@ _SHAPE = re.compile(
       | [MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}
       | [A-Za-z0-9]{14}\.atlasv1\.(?!x{6})[\w=-]{60,}
       | \d{15,16}(?:\||%7C)[\w-]{27,40}
+      | \d{1,4}\|(?=[A-Za-z]*\d)(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{40,48}
+      | (?:prod|dev|preview):[a-z]+-[a-z]+-\d{1,4}\|[\w+/=]{40,}
+      | [0-9a-f]{32}\.(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d)[A-Za-z0-9]{16}
       | 00D[A-Za-z0-9]{12,15}![\w.]{80,120}
       | AAAA[\w-]{7}:APA91[\w-]{100,}
       | \.eJ[\w-]{16,}(?:\.[\w-]{5,8}\.[\w-]{20,}|(?::[\w-]{5,8}){1,2}:[\w-]{20,})

@@ -94,6 +94,12 @@ _FOREIGN = [
     (letter, [(word.encode(), mask) for word in words.split()])
     for letter, words, mask in (
         ("ワ", "パスワード", b"PASSWORD"),
+        ("レ", "パスフレーズ", b"PASSWORD"),
+        ("番", "暗証番号", b"PASSWORD"),
+        ("口", "口令", b"PASSWORD"),
+        ("ł", "hasło Hasło", b"PASSWORD"),
+        ("ş", "şifre", b"PASSWORD"),
+        ("秘", "秘密鍵", b"API_KEY"),
         ("码", "密码", b"PASSWORD"),
         ("호", "비밀번호", b"PASSWORD"),
         ("л", "пароль Пароль", b"PASSWORD"),
@@ -346,7 +352,7 @@ def scan(data: bytes, known: Sequence[bytes] = ()) -> Hits | None:  # noqa: C901
         elif before in _BEFORE_FLAG:
             if letter in b"uUpP" or (letter in b"aAkKwW" and data[at + 2 : at + 3] in _AFTER_FLAG):
                 flags.append(at)
-        elif before == b"-" and data[at : at + 5].lower() == b"-user":
+        elif data[at : at + 5].lower() == b"-user" and (before == b"-" or data[at - 7 : at] == b"--proxy"):
             flags.append(at)
     flags += map(_get_start, _COLON.finditer(data))
     for sign in (b"@", b"%40") if b"%" in data else (b"@",):
