@@ -129,7 +129,7 @@ def test_inherit_shows_what_a_new_task_would_get(tmp_path, kind):
     """Source, date, tokens, the block, and the runs that were skipped with the reason; nothing is changed."""
     url = str(tmp_path / "s") if kind == "jsonl" else f"sqlite:///{tmp_path}/s.db"
     old, failed, used = past(url)
-    shown = orihon("inherit", KEY, "--store", url, "--dry-run", cwd=tmp_path)
+    shown = orihon("inherit", KEY, "--user", "alice", "--store", url, "--dry-run", cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     first, second, *_ = shown.stdout.splitlines()
     assert first.startswith(f"A new task with {KEY} would inherit from {used}, which ended 20")
@@ -141,7 +141,7 @@ def test_inherit_shows_what_a_new_task_would_get(tmp_path, kind):
     assert re.search(
         rf"{old[:8]}  completed  2001-01-01T00:00  It ended [\d,]+ days ago; 90 days are allowed.", skipped
     )
-    small = orihon("inherit", KEY, "--store", url, "--context-length", "2000", cwd=tmp_path)
+    small = orihon("inherit", KEY, "--user", "alice", "--store", url, "--context-length", "2000", cwd=tmp_path)
     assert re.search(r"of 200 tokens, without detail of the plan, history of the tools", small.stdout)
 
 
@@ -149,7 +149,7 @@ def test_inherit_for_programs(tmp_path):
     """One object, also when there is nothing."""
     url = str(tmp_path / "s")
     _, _, used = past(url)
-    said = json.loads(orihon("inherit", KEY, "--store", url, "--json", cwd=tmp_path).stdout)
+    said = json.loads(orihon("inherit", KEY, "--user", "alice", "--store", url, "--json", cwd=tmp_path).stdout)
     assert (said["source"], said["max_tokens"], len(said["skipped"])) == (used, 8000, 2)
     assert said["block"].startswith("前回の処理要約:")
     said = json.loads(orihon("inherit", "github/acme/shop/issue/99", "--store", url, "--json", cwd=tmp_path).stdout)
@@ -175,7 +175,9 @@ def test_inherit_says_plainly_why_there_is_nothing(tmp_path):
     assert "It is paused; it can be resumed." in said(KEY)
     assert "It is another user's local task." in said("local/issue/notes", "--user", "alice")
     assert "would inherit from" in said("local/issue/notes", "--user", "bob")
-    assert "fits into the tokens that are allowed." in said("github/acme/shop/issue/5", "--context-length", "10")
+    assert "fits into the tokens that are allowed." in said(
+        "github/acme/shop/issue/5", "--user", "alice", "--context-length", "10"
+    )
     (tmp_path / "config.yaml").write_text("context_inheritance:\n  enabled: false\n")
     assert "would inherit nothing: context_inheritance.enabled is off." in said("github/acme/shop/issue/5")
 

@@ -242,7 +242,9 @@ def _format_window(window: Window, printer: RecordPrinter) -> str:
 
 @store_command(json="One object; `block` is null if nothing would be inherited.")
 @click.argument("key", metavar="KEY")
-@click.option("--user", help="The user who would start the task; local tasks inherit from the same user only.")
+@click.option(
+    "--user", help="The user who would start the task. Runs of other users: see `context_inheritance.across_users`."
+)
 @click.option("--dry-run", is_flag=True, help="Has no effect: this command never changes anything.")
 @click.option("--context-length", type=click.IntRange(1), help="Context length of the model, instead of the settings.")
 def inherit(session: Session, key: str, user: str | None, *, dry_run: bool, context_length: int | None) -> None:
