@@ -24,7 +24,7 @@ DEEP := tests/crash tests/chat/workspace_checkpoints/test_property.py tests/task
   tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py tests/context/test_rules.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
 
-.PHONY: help demo test test-deep golden check bench docs lock clean
+.PHONY: help demo test test-deep golden check bench docs site lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,6 +55,9 @@ bench: $(VENV)/.dev $(VENV)/.package ## measure, and print the figures as tables
 docs: $(VENV)/.dev $(VENV)/.package ## write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
+site: $(VENV)/.dev ## build the documentation as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lock: $(VENV)/.dev ## choose the newest versions of all dependencies
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
 	  pyproject.toml --group build --output-file locks/run.txt
@@ -64,7 +67,7 @@ lock: $(VENV)/.dev ## choose the newest versions of all dependencies
 	  pyproject.toml --extra all --constraint locks/dev.txt --output-file locks/all.txt
 
 clean: ## remove everything that the other targets created
-	@rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Orihon needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.13" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
