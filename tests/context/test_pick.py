@@ -174,7 +174,7 @@ def test_names_that_the_agent_wrote_are_kept_with_their_line():
     text = "\n".join(message.text for message in shown)
     for turn in range(5):
         assert f"def parse_header_{turn}(stream): return stream.read()" in text
-    assert re.search(r"\[…1\d lines, m\d+\]", text)
+    assert re.search(r"\[…\d+ lines, m\d+\]", text)
 
 
 def test_marks_name_the_handle_only_if_there_is_a_tool_for_it():

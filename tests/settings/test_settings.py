@@ -31,7 +31,7 @@ def test_the_numbers_are_those_of_the_specification():
     assert (monitor.interval_seconds, monitor.long_running_hours, monitor.failure_rate) == (300, 6, 0.1)
     assert (monitor.disk_warning_gb, monitor.disk_critical_gb, monitor.backlog) == (10, 50, 100)
     assert [s.value for s in iter_settings(settings.retention)] == [7, 14, 30, 7]
-    assert (settings.fold_at, settings.fold_to) == (0.97, 0.52)
+    assert (settings.fold_at, settings.fold_to) == (0.97, 0.58)
 
 
 def test_every_default_is_itself_allowed():

@@ -88,7 +88,7 @@ def test_every_hidden_run_leaves_a_mark(engine):
         assert task.unfold(handle).count("Step") == (last - first + 1) // 2
 
 
-@pytest.mark.parametrize(("context_length", "least"), [(32_000, 24)])
+@pytest.mark.parametrize(("context_length", "least"), [(8000, 36), (32_000, 38), (128_000, 38)])
 def test_the_prefix_stays(engine, context_length, least):
     """With results of 11 kB most turns only append, also in a small window."""
     with start(engine, context_length) as task:

@@ -83,6 +83,11 @@ class Chooser:
         self._spare[page] -= tokens
         return True
 
+    def take_whole(self, page: int) -> bool:
+        """Keep all of a page if there is room for it, whatever pages may take."""
+        self._spare[page] = self.room
+        return self.take((page, 0, len(self._sheets[page].costs) - 1))
+
     def take_rest(self, page: int) -> bool:
         """Keep as much of a page as there is room for, from its beginning on."""
         sheet = self._sheets[page]

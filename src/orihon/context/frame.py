@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from orihon.context.arrivals import Shared
 from orihon.context.pick import FOLD_AT, FOLD_TO, StandIn
 from orihon.context.ranges import Ranges
 from orihon.context.sticky import Head, News
@@ -70,10 +71,13 @@ class Batch(msgspec.Struct, frozen=True):
     hidden: Ranges
     snapshot: str
     room: int | None = None  # tokens for sticky files, when not all of them fit
+    settled: int = 0  # up to this message the next batch changes nothing, if it can
+    shared: Shared | None = None  # the room for later turns, if they are so large that they have to share it
 
     def event(self, first: int, last: int) -> dict[str, Any]:
         """The data of the event that makes the batch count, given the numbers of its records."""
-        data: dict[str, Any] = msgspec.to_builtins(Folded(first, last, self.hidden, self.snapshot, self.room))
+        folded = Folded(first, last, self.hidden, self.snapshot, self.room, self.settled, self.shared)
+        data: dict[str, Any] = msgspec.to_builtins(folded)
         return data
 
 

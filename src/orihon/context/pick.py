@@ -16,8 +16,10 @@ bytes. It is meant to be called rarely; between two calls nothing that was sent 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from math import log
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -30,8 +32,11 @@ from orihon.context.tree import Limits, fit_tree, is_ui_tool, parse_tree
 from orihon.context.units import after_prompt, units_of
 from orihon.records import Message
 
-FOLD_AT, FOLD_TO = 0.97, 0.52  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
-RECENT = 0.26  # of the limit: the newest units that stay whole
+FOLD_AT, FOLD_TO = 0.97, 0.58  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
+RECENT = 0.05  # of the limit: the newest units, which stay whole
+NEAR = 0.15  # of the limit: other recent messages that stay whole, the small ones first
+NEAREST = 24  # messages from the end: so many are recent
+TOOLS_WEIGHT = 0.6  # a result is worth so much of what other messages are
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
 USERS = 0.12  # of the limit: what the user said since the first request, and the answers, newest first
 SPARE = 0.02  # of the room: it is not worth another round
@@ -82,9 +87,24 @@ def pick(
     pinned: AbstractSet[int] = frozenset(),
     handles: bool = True,
     ui: Limits = Limits(),  # noqa: B008 - frozen
+    frozen: int = 0,
+    before: Mapping[int, StandIn] | None = None,
+    large_turns: bool = False,
 ) -> dict[int, StandIn]:
-    """The stand-ins of the messages that do not stay whole, by number; none if all fit into `budget` as they are."""
-    plan = Plan(units_of(messages), budget=budget, limit=limit, recent=recent, pinned=pinned)
+    """The stand-ins of the messages that do not stay whole, by number; none if all fit into `budget` as they are.
+
+    Messages up to the number `frozen` are shown as they were shown before.
+    """
+    plan = Plan(
+        units_of(messages),
+        budget=budget,
+        limit=limit,
+        recent=recent,
+        pinned=pinned,
+        frozen=frozen,
+        before=before or {},
+        large_turns=large_turns,
+    )
     if plan.tokens <= plan.allowed:
         return {}
     return Fold(plan, counter, handles=handles, ui=ui).stand_ins()
@@ -94,10 +114,20 @@ class Plan:
     """What stays whole, what is considered, and what is left out unseen."""
 
     def __init__(
-        self, units: list[list[Message]], *, budget: int, limit: int, recent: float, pinned: AbstractSet[int]
+        self,
+        units: list[list[Message]],
+        *,
+        budget: int,
+        limit: int,
+        recent: float,
+        pinned: AbstractSet[int],
+        frozen: int = 0,
+        before: Mapping[int, StandIn] = MappingProxyType({}),
+        large_turns: bool = False,
     ) -> None:
         self.units = units
         self.limit = limit
+        self.before = before
         self.sizes = [sum(message.tokens for message in unit) for unit in units]
         self.tokens = sum(self.sizes)
         self.newest = len(units) - 1
@@ -110,19 +140,26 @@ class Plan:
             or (number == self.first and self.sizes[number] <= FIRST_REQUEST * limit)
             or (pinned and any(message.seq in pinned for message in unit))
         }
-        self._keep_recent(recent * limit)
+        self.frozen = {
+            number for number, unit in enumerate(units) if unit[-1].seq <= frozen and number not in self.whole
+        }
+        for number in self.frozen:
+            self.sizes[number] = sum((before.get(message.seq) or message).tokens for message in units[number])
+        self.whole |= self.frozen
+        newest = budget / limit if large_turns else NEWEST
+        self._keep_recent(recent * limit, newest)
         taken = sum(self.sizes[number] for number in self.whole)
-        self.allowed = max(budget, min(taken + RESERVE * limit, NEWEST * limit))
-        if self.newest not in self.whole:
+        self.allowed = max(budget, min(taken + RESERVE * limit, newest * limit))
+        if self.newest not in self.whole and not large_turns:
             self.allowed = max(self.allowed, UNANSWERED * limit)
         self.room = self.allowed - taken
         self.considered = self._considered()
 
-    def _keep_recent(self, room: float) -> None:
+    def _keep_recent(self, room: float, newest: float) -> None:
         if not self.units:
             return
         head = sum(self.sizes[number] for number in self.whole)
-        if self.newest not in self.whole and self.sizes[self.newest] + head > NEWEST * self.limit:
+        if self.newest not in self.whole and self.sizes[self.newest] + head > newest * self.limit:
             return  # not even the newest unit fits: it is cut like an old one
         for number in range(self.newest, -1, -1):
             if number in self.whole:
@@ -161,6 +198,8 @@ class Fold:
     def _page(self, message: Message, unit: int) -> Page:
         # the newest unit stands in any case: if it must be cut, nothing of it may be uncuttable but short strings
         deep = SHORT if unit == self._plan.newest else DEEP
+        if unit in self._plan.frozen and message.seq in self._plan.before:
+            message = apply(message, self._plan.before[message.seq])
         return Page(message, unit, words(message, handle=self._handle(message)), deep=deep)
 
     def _handle(self, message: Message) -> str:
@@ -170,6 +209,7 @@ class Fold:
         """Choose, measure, and choose again until the room is used and not exceeded."""
         chooser, plan = self._chooser, self._plan
         self._keep_what_must_stay()
+        self._keep_near()
         self._keep_exchanges()
         stale = superseded(page.message for page in self._pages)
         chooser.offer(claims(self._sheets, self._whole, room=plan.room, stale=stale))
@@ -212,6 +252,25 @@ class Fold:
                 self._keep_ends(number, max(0.0, room))
             else:
                 self._keep_ends(number, min(self._caps[number], self._chooser.room / 2) * 0.75)
+
+    def _keep_near(self) -> None:
+        """Keep recent messages whole, those that are worth most for their size first."""
+        room = min(NEAR * self._plan.limit, self._chooser.room)
+        density = {}
+        for number, page in enumerate(self._pages):
+            if self._whole[number] or page.unit in (self._plan.first, self._plan.newest):
+                continue
+            age = len(self._pages) - number
+            if age > NEAREST:
+                continue
+            weight = 1 if page.written else TOOLS_WEIGHT
+            density[number] = weight * max(1, page.message.tokens) ** -0.7 * log((age + 16) / age)
+        for number in sorted(density, key=lambda number: -density[number]):
+            tokens = self._pages[number].message.tokens
+            if tokens <= room and self._chooser.take_whole(number):
+                self._whole[number] = True
+                self._caps[number] = self._plan.limit
+                room -= tokens
 
     def _keep_ends(self, number: int, room: float) -> None:
         """Keep the beginning of a page, and half as much of its end."""
@@ -278,8 +337,10 @@ class Fold:
         return fit_tree(tree, page.fields[0], max_chars=len(text), handle=self._handle(page.message), limits=self._ui)
 
     def _collect(self) -> dict[int, StandIn]:
-        found = {}
+        found: dict[int, StandIn] = {}
         for number, unit in enumerate(self._plan.units):
+            if number in self._plan.frozen:
+                found |= {m.seq: self._plan.before[m.seq] for m in unit if m.seq in self._plan.before}
             if number in self._plan.whole:
                 continue
             shown = self._shown.get(number) or [StandIn(message.seq, None) for message in unit]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from orihon.context.arrivals import Arrivals
 from orihon.context.frame import Texts
 from orihon.context.pick import LEFT_OUT, StandIn, apply
 from orihon.context.repair import Repairer
@@ -31,6 +32,8 @@ class Draft(msgspec.Struct, kw_only=True):
     whole: int = 0
     unchanged: dict[int, Role] = {}  # the messages that are shown as they are stored
     folded: int = 0
+    arrivals: Arrivals | None = None
+    cut: set[int] = set()  # messages that came after the last batch and are not shown whole
     ending: int = 0  # tokens of a last word that no message of the log says
 
     def sources(self) -> dict[str, int]:

@@ -34,6 +34,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from orihon.context.arrivals import Shared
 from orihon.context.ranges import ALL, OPEN, Number, Ranges, after, contains, joined, last_of, upto, without
 from orihon.context.snapshot import MAX_ACTIONS, acted, from_data, observed
 from orihon.context.sticky import StickyList
@@ -61,6 +62,8 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden: Ranges = ()
     snapshot: str = ""
     room: Number | None = None  # for sticky files, in tokens, when not all of them fitted
+    settled: Number = 0  # up to this message the next batch changes nothing, if it can
+    shared: Shared | None = None  # the room for later turns, if they are so large that they have to share it
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -19,6 +19,7 @@ from math import ceil
 import msgspec
 
 from orihon.context import ranges as number_ranges
+from orihon.context.arrivals import FITTING, Arrivals, Shared, smallest_turn
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import RECENT_SHARE, most_important, newest_that_fit
@@ -42,6 +43,8 @@ FIRST_PAGE = 16  # until it is known how large they are
 OPENING = 16  # messages among which the system prompt and the first request are looked for
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
+SETTLED = 0.45  # of the limit: a larger beginning of a window is chosen anew
+UNSETTLED = 0.45  # of a window: the newest, which the next batch changes
 STICKY_SHARE = 0.75  # of the limit, for all sticky files
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
@@ -76,7 +79,7 @@ def compose(
     shelf.draft = draft
     if draft.tokens <= budget.fold_at * budget.limit:
         return Composed(messages=draft.messages, whole=dict(draft.unchanged), report=desk.report(draft))
-    return desk.folded(f"it had {draft.tokens:,} tokens, more than {budget.fold_at:.0%} of {budget.limit:,}")
+    return desk.folded(draft, f"it had {draft.tokens:,} tokens, more than {budget.fold_at:.0%} of {budget.limit:,}")
 
 
 class _Desk:
@@ -99,6 +102,7 @@ class _Desk:
         self.shelf, self.ui, self.load, self.counted_from = shelf, ui, load, counted_from
         self.view, self._read, self.last = view, read, last
         self.budget, self.counter, self.texts, self.handles = budget, counter, texts, handles
+        self.folding = False  # whether a batch is being made
         self.marks = True  # whether a line stands for each run of hidden messages
         self.read_already: dict[int, Message] = {}  # whole, for a fold, so that they are read once
         self._show(texts.sticky, texts.news)
@@ -184,7 +188,7 @@ class _Desk:
 
     def draft(self, stand_ins: Mapping[int, StandIn], hidden: Ranges, snapshot: str) -> Draft:
         """The messages whole or by their stand-ins, with what stands beside them, made valid and counted."""
-        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self._count))
+        draft = Draft(texts=self.texts, last=self.last, repairer=Repairer(self._count), arrivals=self._arrivals())
         rest = self.shown(hidden)
         prompt = {message.seq for message in self._prompt()}
         for message in [message for message in rest if message.seq in prompt]:
@@ -204,10 +208,10 @@ class _Desk:
             self._tell(draft, message.seq)
             ready = known.get(message.seq) is message
             shown = message if ready or stand_in is None else apply(message, stand_in)
-            self.shelf.messages[message.seq] = shown
             if stand_in is None:
-                self._show_whole(draft, message.role, shown)
+                self._arrive(draft, shown)
             else:
+                self.shelf.messages[message.seq] = shown
                 self._put(draft, message.role, shown)
                 draft.folded += 1
             if message.seq == draft.request:
@@ -242,11 +246,35 @@ class _Desk:
             if _is_spared(draft, message):
                 continue
             self._tell(draft, message.seq)
-            self._show_whole(draft, message.role, message)
-            self.shelf.messages[message.seq] = message
+            self._arrive(draft, message)
         self._tell(draft)
         draft.last = self.last
         return self._counted(draft)
+
+    def _arrivals(self) -> Arrivals | None:
+        folds = self.view.state.folds
+        return Arrivals(folds.shared) if folds and folds.shared and not self.folding else None
+
+    def _arrive(self, draft: Draft, message: Message) -> None:
+        """Put a message there whole, or as much of it as what came after the last batch may take."""
+        shown = message
+        if draft.arrivals is not None and message.seq not in self.always:
+            most = draft.arrivals.most(message)
+            if most is not None and message.tokens > most:
+                shown = self._cut(message, most)
+            draft.arrivals.take(shown)
+        if shown is message:
+            self._show_whole(draft, message.role, message)
+            self.shelf.messages[message.seq] = message
+        else:
+            self._put(draft, message.role, shown)
+            draft.folded += 1
+            draft.cut.add(message.seq)
+
+    def _cut(self, message: Message, most: int) -> Message:
+        """A message in about so many tokens; itself if that is not shorter."""
+        stand_in = stub(message, most, count=self._count, handle=self._handle(message.seq), ui=self.ui)
+        return apply(message, stand_in) if stand_in.tokens < message.tokens else message
 
     def _counted(self, draft: Draft) -> Draft:
         draft.messages = draft.repairer.messages()
@@ -341,25 +369,35 @@ class _Desk:
 
     # when it is too full
 
-    def folded(self, reason: str) -> Composed:
+    def folded(self, before: Draft, reason: str) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
+        self.folding = True
+        folds = self.view.state.folds
+        settled = folds.settled if folds and self._stays(before, folds.settled) else 0
+        already = number_ranges.upto(folds.hidden, settled) if folds else ()
+        stand_ins = self.shelf.stand_ins
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))
-        considered, older = self._considered()
+        considered, older = self._considered(already)
         fixed = self._fixed(self.texts.note, self.texts.summary, self.texts.snapshot)
         room = max(1, self.budget.limit - fixed)
+        between = (self.budget.fold_at - self.budget.fold_to) * room
+        large_turns = FITTING * smallest_turn(considered) > between
         picked = pick(
             considered,
             budget=max(1, int(self.budget.fold_to * room)),
+            large_turns=large_turns,
             limit=room,
             counter=self.counter,
             pinned=frozenset(self.always),
             handles=self.handles,
             ui=self.ui,
+            frozen=settled,
+            before=stand_ins,
         )
         left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
-        hidden = joined((*older, *left_out))
+        hidden = joined((*already, *older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
         draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
         return Composed(
@@ -371,19 +409,37 @@ class _Desk:
                 hidden,
                 self.texts.snapshot,
                 self.head.room,
+                self._settled(draft),
+                Shared(self.last, max(0, int(self.budget.fold_at * self.budget.limit) - draft.tokens))
+                if large_turns
+                else None,
             ),
         )
+
+    def _stays(self, draft: Draft, settled: int) -> bool:
+        """Whether what was settled is small enough to stay as it is."""
+        taken = sum(message.tokens for message in draft.messages if message.seq <= settled)
+        return taken <= SETTLED * self.budget.limit
+
+    def _settled(self, draft: Draft) -> int:
+        """The last message that the next batch need not change."""
+        room = UNSETTLED * draft.tokens
+        for message in reversed(draft.messages):
+            room -= message.tokens
+            if room < 0 and message.seq and message.role != "tool":
+                return message.seq - 1
+        return 0
 
     def _fixed(self, *texts: str) -> int:
         """What stands beside the messages of the log, the sticky files among it."""
         beside = sum(self._count(_said(text)) for text in texts if text)
         return beside + (self.standing.tokens if self.standing else 0)
 
-    def _considered(self) -> tuple[list[Message], Ranges]:
+    def _considered(self, hidden: Ranges = ()) -> tuple[list[Message], Ranges]:
         """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
         found = self.read_already = {}
         tokens, size = 0, FIRST_PAGE
-        for first, last in reversed(self.visible):
+        for first, last in reversed(tuple(without(self.visible, hidden))):
             end = last
             while end >= first:
                 if tokens > CONSIDERED_TOKENS:

@@ -367,7 +367,7 @@ class Settings(Section, frozen=True, kw_only=True):
     system_prompt: Annotated[str, doc("Text that is added to the system prompt.")] = ""
     planning: Planning = Planning()
     fold_at: Annotated[Share, doc("Share of the window above which messages are folded.")] = 0.97
-    fold_to: Annotated[Share, doc("Share of the window that folding reduces it to.")] = 0.52
+    fold_to: Annotated[Share, doc("Share of the window that folding reduces it to.")] = 0.58
     window: Window = Window()
     history: History = History()
     sticky: Sticky = Sticky()

@@ -46,7 +46,7 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
     tokens: str = "estimate"
     window: Literal["fold", "importance", "plain"] = "fold"
     fold_at: Share = 0.97
-    fold_to: Share = 0.52
+    fold_to: Share = 0.58
     min_messages_to_summarize: Count = 10
     keep_recent_messages: Whole = 5
     summariser: str = EXTRACTIVE
@@ -230,7 +230,7 @@ def _check(config: TaskConfig) -> None:
     if config.fold_to >= config.fold_at:
         raise UsageError(
             f"fold_to ({config.fold_to}) must be less than fold_at ({config.fold_at}).",
-            hint="The defaults are 0.52 and 0.97.",
+            hint="The defaults are 0.58 and 0.97.",
         )
     try:
         schemas = count_schemas(config, counter(config.tokens))

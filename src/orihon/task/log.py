@@ -163,7 +163,8 @@ class TaskLog:
     def hidden(self) -> Iterator[Message]:
         """Yield the messages of the conversation that the window does not show in full."""
         state = self.view.state
-        folded = ((seq, seq) for seq in self._load_stand_ins())
+        cut = self._shelf.draft.cut if self._shelf.draft else ()
+        folded = ((seq, seq) for seq in (*self._load_stand_ins(), *cut))
         out = joined((*folded, *(state.folds.hidden if state.folds else ()), *(state.summary or _NOTHING).ranges))
         for first, last in number_ranges.coarse(number_ranges.upto(out, self.last), PAGE):
             for message in self.read(first, last):
