@@ -3,6 +3,7 @@
 import json
 import re
 
+import msgspec
 import pytest
 
 import orihon
@@ -108,6 +109,55 @@ def test_the_next_window_is_that_of_the_engine(place, client):
     data = client.get(f"/t/{UUID}/call/{len(sent) + 1}.json").json
     assert data["is_next"]
     assert data["window"]["tokens"] == window.tokens
+
+
+def test_the_first_byte_that_differs_is_that_of_the_requests(place, client):
+    """Between two calls the requests differ where the page says; a window that only grew differs nowhere."""
+    _, sent = place
+    grew = 0
+    for number in range(2, len(sent) + 1):
+        old, new = (b",".join(map(msgspec.json.encode, window)) for window in sent[number - 2 : number])
+        byte = client.get(f"/t/{UUID}/diff/{number - 1}/{number}.json").json["difference"]["first_byte"]
+        if byte is None:
+            grew += 1
+            assert new.startswith(old)
+        else:
+            assert old[:byte] == new[:byte]
+            assert old[byte : byte + 1] != new[byte : byte + 1]
+        assert client.get(f"/t/{UUID}/call/{number}.json").json["first_byte"] == byte
+    assert 0 < grew < len(sent) - 1
+
+
+def test_a_difference_tells_what_a_fold_took(place, client):
+    """What was whole before and shorter after is folded; what is in one window only is new or gone."""
+    _, sent = place
+    kinds = set()
+    for number in range(2, len(sent) + 1):
+        data = client.get(f"/t/{UUID}/diff/{number - 1}/{number}.json").json["difference"]
+        changes = data["changes"]
+        kinds |= {change["change"] for change in changes}
+        assert sum(change["change"] == "gone" for change in changes) == len(sent[number - 2]) - sum(
+            change["before"] is not None and change["after"] is not None for change in changes
+        )
+        for change in changes:
+            if change["change"] == "folded":
+                assert change["tokens_after"] < change["tokens_before"]
+        assert client.get(f"/t/{UUID}/diff/{number - 1}/{number}").status == 200
+    assert {"same", "new", "gone", "folded"} <= kinds
+
+
+def test_the_timeline_has_every_call(place, client):
+    """Each call is a point with its tokens by source, and the folds are those that the calls were sent with."""
+    url, sent = place
+    data = client.get(f"/t/{UUID}/timeline.json").json
+    with orihon.open(url, settings=Settings()) as engine:
+        recorded = [reply.window for reply in engine.read(UUID).replies()]
+    assert [point["sources"] for point in data["points"]] == [window.sources for window in recorded]
+    folding = {number for number, window in enumerate(recorded, 1) if window.reasons}
+    assert folding <= set(data["folded"])
+    page = client.get(f"/t/{UUID}/timeline").text
+    assert page.count('class="hit"') == len(sent)
+    assert page.count('class="fold"') >= len(folding)
 
 
 @pytest.mark.parametrize("path", ["/t/0000/call/1", f"/t/{UUID}/call/0", f"/t/{UUID}/call/99", "/t/none", "/no/page"])

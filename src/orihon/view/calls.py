@@ -5,6 +5,7 @@ What was read of a task is remembered, and the next look reads only what was app
 
 from __future__ import annotations
 
+import math
 import threading
 from array import array
 from bisect import bisect_left
@@ -17,6 +18,7 @@ from orihon.context.ranges import Ranges, contains, without
 from orihon.context.view import View, step
 from orihon.records import Event, Message, Usage
 from orihon.task.reader import Reader, is_reply
+from orihon.view.prices import price
 
 REMEMBERED_TASKS = 8
 
@@ -53,6 +55,13 @@ class FoldEvent(msgspec.Struct, frozen=True):
     first: int  # the first fold of a batch; the id of a summary
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """Dollars. None means that no call has a price, and `unpriced` is how many have none."""
+
+    dollars: float | None
+    unpriced: int
+
+
 class TaskCalls:
     """The calls of one task, and what happened to its view."""
 
@@ -62,6 +71,7 @@ class TaskCalls:
         self._sources: dict[str, array[int]] = {}
         self._reasons: dict[int, list[str]] = {}
         self._times: list[str] = []
+        self._costs = array("d")
         self._models: list[str] = [""]
         self.last_message = 0
         self.errors = array("q")  # the numbers of results that are errors
@@ -104,6 +114,34 @@ class TaskCalls:
                     self.errors.append(message.seq)
             for event in reader.store.read(reader.uuid, Event, first=self.view.last_event + 1):
                 self._apply(event)
+
+    def costs(self, model: str) -> array[float]:
+        """Return the dollars of each call, NaN where they are not known; `model` answers where a reply names none."""
+        with self.lock:
+            for place in range(len(self._costs), len(self)):
+                facts = self[place + 1]
+                cost = price(facts.model or model, facts.usage, facts.timestamp) if facts.usage else None
+                self._costs.append(math.nan if cost is None else cost)
+            return self._costs
+
+    def cost(self, model: str) -> Cost:
+        """Return what all calls cost together."""
+        costs = self.costs(model)
+        known = [cost for cost in costs if not math.isnan(cost)]
+        return Cost(math.fsum(known) if known else None, len(costs) - len(known))
+
+    def buckets(self, count: int) -> list[CallFacts]:
+        """Return all calls, or for many calls the fullest one of each of so many runs."""
+        size = -(-len(self) // count) if self else 1
+        tokens = self._columns["tokens"]
+        starts = range(0, len(self), size)
+        return [self[max(range(at, min(at + size, len(self))), key=tokens.__getitem__) + 1] for at in starts]
+
+    @property
+    def folded(self) -> list[int]:
+        """The calls whose windows were folded or summarised just before."""
+        after = {self.call_after(fold.event) for fold in self.folds}
+        return sorted({call for call in after if call} | {place + 1 for place in self._reasons})
 
     def call_of(self, seq: int) -> int:
         """Return the number of the first call whose reply is message `seq` or a later one."""

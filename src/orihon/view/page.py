@@ -98,6 +98,7 @@ def _make_environment() -> Environment:
         "cut": prose.cut,
         "line": terminal.shorten,
         "size": _format_size,
+        "dollars": _format_dollars,
     }
     return environment
 
@@ -125,6 +126,11 @@ def _format_time(stored: str | None) -> Markup | str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S %Z"), shown
     )
+
+
+def _format_dollars(dollars: float) -> str:
+    """Return `$0.0042` or `$12.30`."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.2g}"
 
 
 def _format_size(size: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import groupby
 from typing import Any, get_args
 
 import msgspec
@@ -13,12 +15,14 @@ from orihon.ops import listing
 from orihon.records import Call, Message, Record, Status, Summary
 from orihon.stores.base import Query
 from orihon.task.reader import Reader
-from orihon.view import windows
-from orihon.view.calls import TaskCalls
+from orihon.view import charts, windows
+from orihon.view.calls import CallFacts, TaskCalls
 from orihon.view.page import Page, Viewer
+from orihon.view.prices import price_of_lost_cache
 
 PAGE_TASKS = 50
 PAGE_MESSAGES = 200
+MAX_POINTS = 300  # of a timeline
 SEARCHED_TASKS = 20_000  # rows that a filter looks at
 
 
@@ -87,17 +91,68 @@ def show_call(viewer: Viewer, request: Request) -> Page:
     reader = _reader(viewer, request, "messages", "window")
     calls = viewer.calls.read(reader)
     number = request.path_params["call"]
-    if not 1 <= number <= len(calls) + 1:
-        raise NotFound(kind="call", id=str(number), hint=f"The task has {len(calls)} calls.")
-    facts = calls[number] if number <= len(calls) else None
-    window = windows.look_at(reader, calls, facts)
+    facts = _call(calls, number)
+    window, _ = windows.look_at(reader, calls, facts)
+    costs = calls.costs(reader.row.model or "")
+    change = windows.compare(reader, calls, calls[number - 1], facts) if number > 1 else None
     data = _task_data(viewer, reader, calls) | {
         "call": number,
         "is_next": facts is None,
         "facts": msgspec.to_builtins(facts) if facts else None,
+        "call_cost": _dollars(costs[number - 1]) if facts else None,
+        "first_byte": change.first_byte if change else None,
         "window": _encode(window),
     }
-    return Page("call.html", data, {"seen": window, "facts": facts, "tab": "windows"})
+    return Page("call.html", data, {"seen": window, "facts": facts, "change": change, "tab": "windows"})
+
+
+def show_difference(viewer: Viewer, request: Request) -> Page:
+    """Show what changed from one window to another."""
+    reader = _reader(viewer, request, "messages", "window")
+    calls = viewer.calls.read(reader)
+    before, after = request.path_params["before"], request.path_params["after"]
+    facts = [_call(calls, number) for number in (before, after)]
+    change = windows.compare(reader, calls, *facts)
+    timestamp = facts[0].timestamp if facts[0] else ""
+    model = (facts[0].model if facts[0] else "") or reader.row.model or ""
+    lost = price_of_lost_cache(model, change.lost_tokens, timestamp) if change.first_byte is not None else 0.0
+    data = _task_data(viewer, reader, calls) | {
+        "before": before,
+        "after": after,
+        "lost_dollars": lost,
+        "difference": _encode(change),
+    }
+    return Page("difference.html", data, {"seen": change, "runs": _runs(change.changes), "tab": "windows"})
+
+
+def _runs(changes: list[windows.Change]) -> list[list[windows.Change]]:
+    """Return the changes with neighbours that are the same in one run."""
+    return [list(run) for _, run in groupby(changes, key=lambda change: change.change == "same" or id(change))]
+
+
+def show_timeline(viewer: Viewer, request: Request) -> Page:
+    """Show the tokens by source over the calls, with the limit, the folds and the cached share."""
+    reader = _reader(viewer, request, "messages")
+    calls = viewer.calls.read(reader)
+    points = calls.buckets(MAX_POINTS)
+    costs = calls.costs(reader.row.model or "")
+    data = _task_data(viewer, reader, calls) | {
+        "points": [msgspec.to_builtins(point) for point in points],
+        "folded": calls.folded,
+        "costs": [_dollars(costs[point.number - 1]) for point in points],
+    }
+    return Page("timeline.html", data, {"chart": charts.timeline(points, calls.folded), "tab": "timeline"})
+
+
+def _call(calls: TaskCalls, number: int) -> CallFacts | None:
+    """Return a call; the one after the last is the next call, of which nothing is known yet."""
+    if not 1 <= number <= len(calls) + 1:
+        raise NotFound(kind="call", id=str(number), hint=f"The task has {len(calls)} calls.")
+    return calls[number] if number <= len(calls) else None
+
+
+def _dollars(cost: float) -> float | None:
+    return None if math.isnan(cost) else cost
 
 
 def _reader(viewer: Viewer, request: Request, *parts: str) -> Reader:
@@ -111,6 +166,7 @@ def _task_data(viewer: Viewer, reader: Reader, calls: TaskCalls) -> dict[str, An
         "task": msgspec.to_builtins(task)
         | {"model": reader.row.model, "tokens_now": reader.row.current_context_tokens},
         "calls": len(calls),
+        "cost": msgspec.to_builtins(calls.cost(reader.row.model or "")),
         "message_count": calls.last_message,
         "error_count": len(calls.errors),
     }

@@ -26,6 +26,8 @@ STATUS = {NotFound: 404, UsageError: 400, AccessDenied: 403}
 
 PAGES: list[tuple[str, Callable[[Viewer, Request], Page]]] = [
     ("/t/{uuid}/call/{call:int}", pages.show_call),
+    ("/t/{uuid}/diff/{before:int}/{after:int}", pages.show_difference),
+    ("/t/{uuid}/timeline", pages.show_timeline),
     ("/t/{uuid}", pages.show_task),
     ("/tasks", pages.list_tasks),
 ]

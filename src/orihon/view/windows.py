@@ -60,10 +60,15 @@ class SeenWindow(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Item]
 
 
-def look_at(reader: Reader, calls: TaskCalls, facts: CallFacts | None) -> SeenWindow:
-    """Return the window of a call, or the window that the model would get now."""
+def look_at(reader: Reader, calls: TaskCalls, facts: CallFacts | None) -> tuple[SeenWindow, Window]:
+    """Return the window of a call, or the window that the model would get now, with what each of its messages is."""
     log = reader.log(before=facts.seq if facts else None)
     window = log.window(log.compose())
+    return describe(reader, calls, facts, log, window), window
+
+
+def describe(reader: Reader, calls: TaskCalls, facts: CallFacts | None, log: TaskLog, window: Window) -> SeenWindow:
+    """Return a window item by item."""
     items = list(_items(_Scene(reader, calls, log, window)))
     report = window.report
     return SeenWindow(
@@ -280,9 +285,10 @@ def request_bytes(window: Window) -> list[bytes]:
     return [msgspec.json.encode(message) for message in window.openai()]
 
 
-def difference(before: SeenWindow, after: SeenWindow, sent_before: list[bytes], sent_after: list[bytes]) -> Difference:
+def compare(reader: Reader, calls: TaskCalls, one: CallFacts | None, other: CallFacts | None) -> Difference:
     """Compare two windows and the requests that they made."""
-    old, new = b",".join(sent_before), b",".join(sent_after)
+    (before, window_before), (after, window_after) = (look_at(reader, calls, facts) for facts in (one, other))
+    old, new = b",".join(request_bytes(window_before)), b",".join(request_bytes(window_after))
     shared = _shared_bytes(old, new)
     kept = _shared_items(before, after)
     shared_tokens = sum(item.tokens for item in kept)
@@ -318,7 +324,8 @@ def _shown(window: SeenWindow) -> list[Item]:
 
 def _shared_items(before: SeenWindow, after: SeenWindow) -> list[Item]:
     shared = []
-    for one, other in zip(_shown(before), _shown(after), strict=False):
+    pairs = zip(_shown(before), _shown(after), strict=False)
+    for one, other in pairs:
         if one.message is None or other.message is None or not _alike(one.message, other.message):
             break
         shared.append(one)

@@ -51,6 +51,7 @@ const keys = {
   },
   "g t": () => { location.href = "/"; },
   "g c": () => follow('[data-tab="conversation"]'),
+  "g l": () => follow('[data-tab="timeline"]'),
   "g w": () => follow('[data-tab="windows"]'),
 };
 
