@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
-MAX_SINGLE_IMPORTERS = 62  # a module that one other module imports is often a function in the wrong file
+MAX_SINGLE_IMPORTERS = 66  # a module that one other module imports is often a function in the wrong file
 
 # A room may import from the rooms below it, and from its own. Rooms on one line do not know each other.
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
