@@ -14,6 +14,7 @@ NAMES = [
     "postgres",
     "window",
     "engine",
+    "loop",
     "memory",
     "agent",
     "conversation",

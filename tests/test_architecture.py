@@ -23,7 +23,7 @@ MAX_SINGLE_IMPORTERS = 66  # a module that one other module imports is often a f
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
 FLOORS = [
     ["__main__", "tools"],
-    ["cli", "web", "adapters", "compat"],
+    ["cli", "web", "integrations", "aio", "compat"],
     ["view"],
     ["ops", "chat"],
     ["agent"],
