@@ -81,15 +81,45 @@ def test_a_third_party_can_run_the_contract(script, tmp_path):
     assert re.search(r"\b[34]\d passed", done.stdout)
 
 
-def test_the_readme_example_runs(tmp_path):
-    """The block of Python in the README does what it says."""
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path)
+ASK = """
+import openai
+from orihon.testing.server import serve
+
+TOOLS = [{"type": "function", "function": {"name": "list_files", "parameters": {"type": "object", "properties": {}}}}]
+CALL = {"content": "I look.", "tool_calls": [{"name": "list_files", "arguments": {}}]}
+for function in (work_with_a_list, work):
+    with serve([CALL, "basket.py, says bob@example.com."]) as server, openai.OpenAI(
+        base_url=server.url, api_key="none"
+    ) as client:
+        print(function(client, "Which file is it?", TOOLS, lambda name: f"{name}: basket.py"))
+print(engine.inheritance(orihon.TaskKey.github("acme", "shop", issue=27)).text)
+"""
+
+
+def python_of(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+
+
+def test_the_readme_loops_run(tmp_path):
+    """Both loops of the README answer OpenAI's client alike; the second leaves a task, masked, that is inherited."""
+    program = "\n".join([*python_of("README.md"), ASK])
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("completed Summary of the previous run: #")
-    assert "Fixed: an empty basket costs 0." in done.stdout
+    assert done.stdout.splitlines()[:2] == ["basket.py, says bob@example.com."] * 2
+    assert "Summary of the previous run: #" in done.stdout
     (log,) = tmp_path.glob("logs/contexts/completed/*/messages.jsonl")
-    assert "Ask [EMAIL]." in log.read_text("utf-8")
+    assert "list_files: basket.py" in log.read_text("utf-8")
+    assert "says [EMAIL]." in log.read_text("utf-8")
+
+
+def test_both_readmes_show_the_same_program():
+    """The Japanese README has the code, the commands and the figures of the English one."""
+    english, japanese = ((ROOT / name).read_text("utf-8") for name in ("README.md", "README.ja.md"))
+    assert python_of("README.md") == python_of("README.ja.md")
+    assert re.findall(r"```text\n(.*?)```", english, re.DOTALL) == re.findall(r"```text\n(.*?)```", japanese, re.DOTALL)
+    figures = re.compile(r"\d+\.\d %|\b\d,\d{3}\b")
+    assert sorted(set(figures.findall(english))) == sorted(set(figures.findall(japanese)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -101,16 +131,17 @@ def test_the_blocks_of_a_page_run(page, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
 def test_the_links_of_a_page_lead_somewhere(page):
     """Every relative link exists."""
     named = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8"))
     assert not [name for name in named if not (page.parent / name).exists()]
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere():
+@pytest.mark.parametrize("name", ["README.md", "README.ja.md"])
+def test_the_readme_is_short_and_its_links_lead_somewhere(name):
     """At most 150 lines, and every relative link and named file exists."""
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / name).read_text("utf-8")
     assert len(text.splitlines()) <= 150
     named = re.findall(r"\]\((?!http)([^)#]+)\)", text) + re.findall(r"`((?:src|tests|docs)/[^`]+)`", text)
     assert named

@@ -11,7 +11,17 @@ import yaml
 
 from support.pages import ROOT
 
-SECTIONS = ["Start", "Concepts", "Guides", "Integrations", "Operations", "Reference", "Benchmarks", "Specification"]
+SECTIONS = [
+    "Start",
+    "Concepts",
+    "Guides",
+    "Integrations",
+    "Operations",
+    "Reference",
+    "Benchmarks",
+    "Specification",
+    "日本語",
+]
 
 
 def build(folder, target):
