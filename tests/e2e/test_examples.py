@@ -55,7 +55,7 @@ def test_another_process_sees_the_same_window(tmp_path):
     """Both print the same hash, of a window that was folded."""
     first, second, end = run("pause_and_resume.py", tmp_path).splitlines()
     assert first.split()[3:] == second.split()[3:]
-    assert int(re.search(r"(\d+) left out", first)[1])
+    assert int(re.search(r"(\d+) messages folded", first)[1])
     assert end.endswith("is completed.")
 
 
