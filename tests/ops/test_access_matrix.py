@@ -95,6 +95,8 @@ LIBRARY = {
     "resume": (lambda e, _: e.resume("talk").close() or True, (YES, GONE, YES)),
     "start(user=alice)": (lambda e, _: _started(e, user="alice"), (YES, DENIED, YES)),
     "start": (lambda e, _: _started(e) in {"alice", "boss"}, (YES, NOTHING, YES)),
+    "session(user=alice)": (lambda e, _: _held(e, user="alice"), (YES, DENIED, YES)),
+    "session": (lambda e, _: _held(e) in {"alice", "boss"}, (YES, NOTHING, YES)),
     "inheritance(user=alice)": (lambda e, _: e.inheritance(KEY, user="alice"), (YES, DENIED, YES)),
     "inheritance": (lambda e, _: e.inheritance(KEY), (YES, NOTHING, NOTHING)),  # by its user only
     "registry.list_conversations": (registry.list_conversations, (YES, NOTHING, YES)),
@@ -121,6 +123,11 @@ def _started(engine, **options):
     task = engine.start("local/issue/new", **options)
     task.close()
     return task.row.user
+
+
+def _held(engine, **options):
+    with engine.session("channel 7", **options) as task:
+        return task.row.user
 
 
 def _queued(engine, **options):
@@ -247,6 +254,7 @@ COMMAND_MATRIX = {
     "stats": [(["--user", "alice"], (YES, YES, YES))],
     "unkeep": [(["talk"], (YES, GONE, YES))],
     "unpause": [(["talk"], (YES, GONE, YES)), (["--all"], (DENIED, DENIED, YES))],
+    "view": [(["nothing", "--no-browser"], (GONE, GONE, GONE))],  # tests/view has what the pages show
     "worker": [(["--once"], (DENIED, DENIED, YES))],
     "stop": [(["talk"], (YES, GONE, YES))],
 }

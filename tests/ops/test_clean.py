@@ -182,7 +182,7 @@ def test_a_stub_is_inherited_until_it_expires(authorized):
         moment = NOW + timedelta(days=days)
         clean(authorized, SETTINGS, now=moment)
         found = prepare(
-            authorized.store, TaskKey.parse(KEY), settings=ContextInheritance(), user="bob",
+            authorized.store, TaskKey.parse(KEY), settings=ContextInheritance(), user="alice",
             now=moment.isoformat(), counter=counter("estimate"), context_length=100_000,
         )  # fmt: skip
         assert (found is not None and "The basket was empty." in found.text) == expected

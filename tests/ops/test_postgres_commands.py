@@ -9,7 +9,7 @@ from support.cli_store import IDS, fill, said
 
 DONE, PAUSED = IDS["done"], IDS["paused"]
 # these run an agent, or have no store; the others are below
-ELSEWHERE = {"config", "demo", "run", "worker", "chat", "resume"}
+ELSEWHERE = {"config", "demo", "run", "worker", "chat", "resume", "init", "view"}
 
 CODES = {"monitor": 1}  # too many failed
 

@@ -84,6 +84,7 @@ TRIED = {
     "stop": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "unkeep": [([BOB, "--store", "{url}"], NOT_FOUND)],
     "unpause": [([BOB, "--store", "{url}"], NOT_FOUND), (["--all", "--store", "{url}"], REFUSED)],
+    "view": [([BOB, "--no-browser", "--store", "{url}"], NOT_FOUND)],
     "worker": [(["--once", "--store", "{url}"], REFUSED)],
 }
 

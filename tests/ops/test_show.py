@@ -50,7 +50,7 @@ Messages: 13 \(showing last 10\)
   \[13\] assistant: Fixed: 合計を直しました。
 
 Summaries: 1
-  \[1\] seq 1-13 \(final\): .*
+  \[1\] seq 2-13 \(final\): .*
 """
     assert re.fullmatch(wanted, shown), shown
     assert max(map(len, shown.splitlines())) <= 100

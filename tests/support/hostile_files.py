@@ -19,6 +19,9 @@ UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 KEY = "github/acme/shop/issue/27"
 
 
+READ = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
+
+
 def reply(text, *calls, usage=True):
     made = [
         {"id": f"call_{place}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
@@ -33,7 +36,7 @@ def reply(text, *calls, usage=True):
 def fill(engine, directory):
     """A conversation that has done everything that makes an event, paused."""
     conversation = registry.start(
-        engine, directory, name="talk", user="alice", uuid=UUID, context_length=6000, tools=[]
+        engine, directory, name="talk", user="alice", uuid=UUID, context_length=6000, tools=READ
     )
     task = conversation.task
     task.add("system", "You fix bugs.")
@@ -76,6 +79,7 @@ def fill(engine, directory):
     task.writer.event("clear")
     task.add("user", "go on")
     task.add_reply(reply("done"))
+    task.follow([{"role": "system", "content": "You mend baskets."}, {"role": "user", "content": "go on"}])
     task.pause("for lunch")
     return task
 
