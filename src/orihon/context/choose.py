@@ -11,7 +11,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 
-from orihon.context.claims import Claim, Sheets, Span
+from orihon.context.claims import Claims, Sheets, Span
 
 MARK_TOKENS = 4
 LEAST_TOKENS = 10  # no passage costs less
@@ -30,11 +30,9 @@ class Chooser:
             self._pages_of[page.unit].append(number)
         self._openings: dict[int, float] = {}
         self._taken: list[tuple[int, list[int], int | None, float]] = []  # page, new pieces, unit opened, tokens
-        self._claims: Sequence[Claim] = []
-        self._met: list[bool] = []
-        self._members: dict[Span, list[int]] = {}
-        self._spans_of: dict[int, list[Span]] = defaultdict(list)
-        self._heap: list[tuple[float, Span]] = []
+        self._claims = Claims()
+        self._met = bytearray()
+        self._heap: list[tuple[float, int]] = []  # the places of passages among those of the claims
 
     def unit(self, page: int) -> int:
         """The unit that a page belongs to."""
@@ -127,56 +125,47 @@ class Chooser:
                 return True
         return False
 
-    def offer(self, claims: Sequence[Claim]) -> None:
+    def offer(self, claims: Claims) -> None:
         """Let claims compete for the room."""
         self._claims = claims
-        self._met = [False] * len(claims)
-        starting: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        for number, claim in enumerate(claims):
-            for page, first, last in claim.spans:
-                starting[page, first].append((last, number))
-        for claim in claims:
-            for span in claim.spans:
-                if span not in self._members:
-                    page, first, end = span
-                    inside = (item for at in range(first, end + 1) for item in starting.get((page, at), ()))
-                    self._members[span] = sorted({number for last, number in inside if last <= end})
-        for span in self._members:
-            self._spans_of[self.unit(span[0])].append(span)
-            self._push(span)
+        self._met = bytearray(len(claims.values))
+        for place in range(len(claims.spans)):
+            self._push(place)
 
-    def _gain(self, span: Span) -> float:
-        met, claims = self._met, self._claims
-        return sum(claims[number].value for number in self._members[span] if not met[number])
+    def _gain(self, place: int) -> float:
+        met, values = self._met, self._claims.values
+        return sum([values[number] for number in self._claims.met_by(place) if not met[number]])
 
-    def _push(self, span: Span) -> None:
-        if gain := self._gain(span):
-            heapq.heappush(self._heap, (-gain / (self.cost(span) + 0.01), span))
+    def _push(self, place: int) -> None:
+        if gain := self._gain(place):
+            heapq.heappush(self._heap, (-gain / (self.cost(self._claims.span(place)) + 0.01), place))
 
     def fill(self) -> set[int]:
         """Meet claims until nothing more fits; the units that changed."""
         changed = set()
         left = []
         while self._heap and self.room > LEAST_TOKENS:
-            _, span = heapq.heappop(self._heap)
-            gain, tokens = self._gain(span), self.cost(span)
+            _, place = heapq.heappop(self._heap)
+            span = self._claims.span(place)
+            gain, tokens = self._gain(place), self.cost(span)
             if not gain:
                 continue
             ratio = -gain / (tokens + 0.01)
             if self._heap and ratio > self._heap[0][0]:  # others were paid since: it is worth less than it was
-                heapq.heappush(self._heap, (ratio, span))
+                heapq.heappush(self._heap, (ratio, place))
                 continue
             unit = self.unit(span[0])
             fresh = unit not in self.opened
             if not self.take(span, tokens=tokens):
-                left.append((ratio, span))
+                left.append((ratio, place))
                 continue
             changed.add(unit)
-            for number in self._members[span]:
+            for number in self._claims.met_by(place):
                 self._met[number] = True
             if fresh:  # the frame is paid for: everything else in the unit is cheaper now
-                for other in self._spans_of[unit]:
-                    self._push(other)
+                for page in self._pages_of[unit]:
+                    for other in self._claims.of_page(page):
+                        self._push(other)
         self._heap += left
         heapq.heapify(self._heap)
         return changed

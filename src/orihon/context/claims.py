@@ -16,11 +16,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from heapq import nsmallest
+from itertools import accumulate
 
-from orihon.context.names import TOKEN, index
+from orihon.context.names import TOKEN, may_mention
+from orihon.context.names import mentions as names_of
 from orihon.context.sheet import SHORT, Page, Sheet
 from orihon.context.trouble import error_lines
 
@@ -37,11 +41,67 @@ TOKENS_PER_NAME = 8  # passages cost more than this, so names beyond room / 8 wo
 Span = tuple[int, int, int]  # page, first piece, last piece
 
 
-class Claim(NamedTuple):
-    """Something worth keeping, and the passages that hold it."""
+class Claims:
+    """What is worth keeping, and the passages that hold it, in columns: a fold has tens of thousands of them."""
 
-    value: float
-    spans: list[Span]
+    def __init__(self) -> None:
+        self.values = array("d")
+        self.spans: array[int] = array("Q")  # packed, each once, in order
+        self._owners = array("l")  # the claims that a span meets, for one span after the other
+        self._bounds = array("l")  # where those of each span begin
+
+    def add(self, value: float, spans: Iterable[Span]) -> None:
+        """Add a claim that any of these passages meets."""
+        for span in spans:
+            self.spans.append(_pack(span))
+            self._owners.append(len(self.values))
+        self.values.append(value)
+
+    def sort(self) -> Claims:
+        """Put the spans in order when all claims were added."""
+        given, owners = self.spans, self._owners
+        self.spans, self._owners = array("Q"), array("l")
+        for place in sorted(range(len(given)), key=given.__getitem__):
+            if not self.spans or self.spans[-1] != given[place]:
+                self.spans.append(given[place])
+                self._bounds.append(len(self._owners))
+            self._owners.append(owners[place])
+        self._bounds.append(len(self._owners))
+        return self
+
+    def span(self, place: int) -> Span:
+        """Return a passage."""
+        packed = self.spans[place]
+        return packed >> 2 * _BITS, packed >> _BITS & _PIECE, packed & _PIECE
+
+    def of_page(self, page: int) -> range:
+        """Return the places of the passages of a page."""
+        return range(bisect_left(self.spans, _pack((page, 0, 0))), bisect_left(self.spans, _pack((page + 1, 0, 0))))
+
+    def met_by(self, place: int) -> Sequence[int]:
+        """Return the claims that a passage meets, with those of the passages inside it."""
+        spans, bounds = self.spans, self._bounds
+        packed = spans[place]
+        end = packed & _PIECE
+        first, other = place, place + 1
+        while first and spans[first - 1] >= packed - end:  # it begins at the same piece
+            first -= 1
+        found = self._owners[bounds[first] : bounds[other]]
+        after = packed - end + (end - (packed >> _BITS & _PIECE) + 1 << _BITS)
+        while other < len(spans) and spans[other] < after:
+            if spans[other] & _PIECE <= end:
+                found.extend(self._owners[bounds[other] : bounds[other + 1]])
+            other += 1
+        return found if len(found) == 1 else sorted({*found})
+
+
+_BITS = 23  # for the number of a piece: no message has more characters
+_PIECE = (1 << _BITS) - 1
+
+
+def _pack(span: Span) -> int:
+    page, first, last = span
+    return page << 2 * _BITS | min(first, _PIECE) << _BITS | min(last, _PIECE)
 
 
 class Sheets(dict[int, Sheet]):
@@ -56,44 +116,68 @@ class Sheets(dict[int, Sheet]):
         return sheet
 
 
-class Name:
-    """What the log knows of a name: how often it was written, how hot its pages are, and which mention it."""
+class Names:
+    """What the log knows of its names, in columns: how often each was written, how hot its pages are, and so on."""
 
-    __slots__ = ("focus", "heat", "last", "pages", "written")
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        zeros = bytes(array("l").itemsize * len(texts))
+        self.written, self.last, self.pages = array("l", zeros), array("l", zeros), array("l", zeros)
+        self.focus = array("l", [sys.maxsize]) * len(texts)
+        self.heat = array("d", [0.0]) * len(texts)
+        self._holders: array[int] = array("l")  # the pages of one name after the other
+        self._bounds: array[int] = array("l")
 
-    def __init__(self) -> None:
-        self.written = self.last = 0
-        self.heat = 0.0
-        self.focus = sys.maxsize
-        self.pages: list[int] = []
+    def hold(self, mentioning: Sequence[array[int]]) -> None:
+        """Note which pages have each name, of those that no whole page has."""
+        self._bounds = array("l", accumulate(self.pages, initial=0))
+        self._holders = array("l", bytes(self._bounds.itemsize * self._bounds[-1]))
+        following = self._bounds[:]
+        for number, here in enumerate(mentioning):
+            for name in here:
+                if self.pages[name]:
+                    self._holders[following[name]] = number
+                    following[name] += 1
 
-    def worth(self, now: int) -> float:
+    def holders(self, name: int) -> Sequence[int]:
+        """Return the pages that have a name, in order."""
+        return self._holders[self._bounds[name] : self._bounds[name + 1]]
+
+    def worth(self, name: int, now: int) -> float:
         """Return what a passage with the name is worth when there are `now` messages."""
-        told = math.pow(self.focus, -0.45) * math.pow(len(self.pages), -0.35)
-        return NAME * (1 + self.written) * math.pow(1 + self.heat, 0.7) * math.pow(fade(now - self.last), 0.5) * told
+        told = math.pow(self.focus[name], -0.45) * math.pow(self.pages[name], -0.35)
+        seen = math.pow(fade(now - self.last[name]), 0.5)
+        return NAME * (1 + self.written[name]) * math.pow(1 + self.heat[name], 0.7) * seen * told
+
+    def best(self, most: int, now: int) -> list[tuple[int, float]]:
+        """Return the names that are worth most, and what they are worth."""
+        worth = array("d", (self.worth(name, now) if self.pages[name] else 0.0 for name in range(len(self.texts))))
+        named = nsmallest(
+            most, filter(worth.__getitem__, range(len(worth))), lambda name: (-worth[name], self.texts[name])
+        )
+        return [(name, worth[name]) for name in named]
 
 
-def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> list[Claim]:
+def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> Claims:
     """The claims of the pages that are not kept whole, as many as `room` tokens could ever meet.
 
     What a `stale` message says, one that a later result replaces, counts only where nothing else mentions the name.
     """
     pages = sheets.pages
     names = survey(pages, whole)
-    worth = {text: name.worth(len(pages)) for text, name in names.items()}
-    best = sorted(worth, key=lambda text: (-worth[text], text))[: int(room / TOKENS_PER_NAME) + 1]
-    found = []
-    for text in best:
-        places = mentions(text, names[text].pages, pages)
+    found = Claims()
+    for name, worth in names.best(int(room / TOKENS_PER_NAME) + 1, len(pages)):
+        text = names.texts[name]
+        places = mentions(text, names.holders(name), pages)
         spans = sorted({(page, *sheets[page].around(at, len(text), AROUND)) for page, at in places})
         spans = [span for span in spans if pages[span[0]].message.seq not in stale] or spans
-        found.append(Claim(worth[text], spans))
+        found.add(worth, spans)
         shown = [span for span in spans if not pages[span[0]].written]
         if shown and len(shown) < len(spans):
-            found.append(Claim(worth[text] * SHOWN, shown))
-    found.extend(_errors(sheets, whole))
-    found.extend(_opinions(sheets, whole))
-    return found
+            found.add(worth * SHOWN, shown)
+    for worth, span in (*_errors(sheets, whole), *_opinions(sheets, whole)):
+        found.add(worth, [span])
+    return found.sort()
 
 
 def fade(age: int) -> float:
@@ -101,28 +185,51 @@ def fade(age: int) -> float:
     return FADES / (FADES + age)
 
 
-def survey(pages: Sequence[Page], whole: Sequence[bool]) -> dict[str, Name]:
-    """The names of the old pages that stand in no whole page."""
-    once: dict[str, str] = {}  # a word that many pages use is kept once
-    tokens = [tuple({once.setdefault(word, word) for word in TOKEN.findall(_ends(page.plain))}) for page in pages]
-    del once
-    mentioned = index(set().union(*tokens))
-    mentioning = [{name for token in found if token in mentioned for name in mentioned[token]} for found in tokens]
-    paid: set[str] = set().union(*(here for here, kept in zip(mentioning, whole, strict=True) if kept))
-    now = (here for here, kept, page in zip(mentioning, whole, pages, strict=True) if kept and page.written)
-    hot: set[str] = set().union(*now)
-    names: dict[str, Name] = {}
+def survey(pages: Sequence[Page], whole: Sequence[bool]) -> Names:
+    """The names of the pages. Those that stand in a whole page have no pages."""
+    texts, mentioning = _read_names(pages)
+    names = Names(texts)
+    paid, hot = bytearray(len(texts)), bytearray(len(texts))
+    for page, here, kept in zip(pages, mentioning, whole, strict=True):
+        for name in here if kept else ():
+            paid[name] = 1
+            hot[name] |= page.written
     for number, (page, here) in enumerate(zip(pages, mentioning, strict=True)):
-        heat = len(here & hot) / (len(here) + 1) ** 0.5
-        for text in here - paid:
-            if (name := names.get(text)) is None:
-                name = names[text] = Name()
-            name.last = number
-            name.written += page.written
-            name.heat = max(name.heat, heat)
-            name.focus = min(name.focus, len(here))
-            name.pages.append(number)
+        heat = sum([hot[name] for name in here]) / (len(here) + 1) ** 0.5
+        for name in here:
+            if paid[name]:
+                continue
+            names.last[name] = number
+            names.written[name] += page.written
+            names.heat[name] = max(names.heat[name], heat)
+            names.focus[name] = min(names.focus[name], len(here))
+            names.pages[name] += 1
+    names.hold(mentioning)
     return names
+
+
+def _read_names(pages: Sequence[Page]) -> tuple[list[str], list[array[int]]]:
+    """Return the names of all pages, and by their numbers those of each page."""
+    tokens: dict[str, int] = {}
+    words = [
+        array(
+            "l",
+            {
+                tokens.setdefault(word, len(tokens))
+                for word in set(TOKEN.findall(_ends(page.plain)))
+                if may_mention(word)
+            },
+        )
+        for page in pages
+    ]
+    numbers: dict[str, int] = {}
+    of_tokens, bounds = array("l"), array("l", [0])
+    for names in names_of(tokens):
+        of_tokens.extend([numbers.setdefault(name, len(numbers)) for name in names])
+        bounds.append(len(of_tokens))
+    return list(numbers), [
+        array("l", {name for word in found for name in of_tokens[bounds[word] : bounds[word + 1]]}) for found in words
+    ]
 
 
 def _ends(text: str) -> str:
@@ -175,20 +282,20 @@ def _in_word(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character == "_")
 
 
-def _opinions(sheets: Sheets, whole: Sequence[bool]) -> Iterator[Claim]:
+def _opinions(sheets: Sheets, whole: Sequence[bool]) -> Iterator[tuple[float, Span]]:
     """How the agent's longer words begin: there it says what it makes of things and what it is going to do."""
     for number, page in enumerate(sheets.pages):
         words = page.fields[0]
         if not whole[number] and page.message.role == "assistant" and len(words) > SHORT:
             at = len(words) - len(words.lstrip())
-            yield Claim(OPINION * fade(len(sheets.pages) - number), [(number, *sheets[number].around(at, 0, 0))])
+            yield OPINION * fade(len(sheets.pages) - number), (number, *sheets[number].around(at, 0, 0))
 
 
-def _errors(sheets: Sheets, whole: Sequence[bool]) -> Iterator[Claim]:
+def _errors(sheets: Sheets, whole: Sequence[bool]) -> Iterator[tuple[float, Span]]:
     for number, page in enumerate(sheets.pages):
         if whole[number] or page.message.role != "tool":
             continue
         at = next(error_lines(page.plain), 0 if page.message.is_error else None)
         if at is not None:
-            span = (number, *sheets[number].around(at, 0, AROUND))
-            yield Claim(ERROR * fade(len(sheets.pages) - number) * (1 if page.message.is_error else 0.5), [span])
+            worth = ERROR * fade(len(sheets.pages) - number) * (1 if page.message.is_error else 0.5)
+            yield worth, (number, *sheets[number].around(at, 0, AROUND))

@@ -8,7 +8,7 @@ A longer name also mentions the shorter ones in it, if they stand alone somewher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
 SHORTEST, LONGEST = 6, 200
@@ -67,20 +67,31 @@ def inner(token: str) -> set[str]:
 
 
 def index(tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names that each token mentions, for the tokens that mention any.
+    """The names that each token mentions, for the tokens that mention any."""
+    tokens = [token for token in tokens if may_mention(token)]
+    return {token: names for token, names in zip(tokens, mentions(tokens), strict=True) if names}
+
+
+def may_mention(token: str) -> bool:
+    """Whether a token is worth a closer look: it is no ordinary word, and not too long."""
+    return len(token) <= LONGEST and not _is_word(token)
+
+
+def mentions(tokens: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the names that each token mentions, one token after the other.
 
     A part of a token counts only if it also stands alone among the tokens, or names something by a hyphen's side
     (`linux-f527f264`): otherwise every directory above a file would be a name.
     """
-    trimmed = {token: trim(token) for token in tokens if len(token) <= LONGEST and not _is_word(token)}
-    alone = {name for name in set(trimmed.values()) if is_name(name)}
-    for name in set(trimmed.values()) - alone:
+    trimmed = set(map(trim, tokens))
+    alone = set(filter(is_name, trimmed))
+    trimmed -= alone
+    for name in trimmed:
         alone.update(part for part in inner(name) if is_name(part))
-    found = {}
-    for token, name in trimmed.items():
+    del trimmed
+    for token in tokens:
+        name = trim(token)
         names = inner(name) & alone if "://" not in name else set()
         if name in alone:
             names.add(name)
-        if names:
-            found[token] = tuple(sorted(names))
-    return found
+        yield tuple(sorted(names))

@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from array import array
 from enum import Enum
 from functools import cache
+from itertools import pairwise, product
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from orihon.redaction.key_names import Kind
@@ -119,31 +121,33 @@ _MIN_PASSWORD, _MIN_WORD, _MIN_BARE_WORD, _MIN_TOKEN = 5, 6, 10, 10
 _MIN_NUMBER, _MAX_NUMBER = 15, 30
 
 
+_SIGNS_OF_NAMES = f"{ascii_lowercase}{ascii_uppercase}{digits}_-."
+_CODES = bytes(_SIGNS_OF_NAMES.find(chr(sign)) % 66 for sign in range(256))  # 65 for every other sign
+
+
 @cache
-def _pair_costs() -> dict[bytes, float]:
-    """Return the cost of every pair of letters, digits and signs of names. Computed on first use."""
+def _pair_costs() -> array[float]:
+    """Return the cost of every pair of signs, by their codes. Computed on first use."""
     bits = [[int(digit, 16) for digit in row] for row in _PAIRS.split()]
-    classes = {"l": ascii_lowercase, "u": ascii_uppercase, "d": digits, "s": "_-."}
-    members = [(name, sign) for name, signs in classes.items() for sign in signs]
-    costs = {}
-    for before, first in members:
-        for after, second in members:
-            cost = _CHANGES[before]["luds".index(after)]
-            if before in "lu" and after in "lu" and (before, after) != ("l", "u"):
-                cost += bits[ord(first.lower()) - 97][ord(second.lower()) - 97]
-            elif after in "lu":
-                cost += _NEW_LETTER
-            elif after == "d":
-                cost += _DIGIT_COST
-            costs[(first + second).encode()] = cost
+    classes = ["l"] * 26 + ["u"] * 26 + ["d"] * 10 + ["s"] * 3
+    costs = array("d", [_OTHER]) * (66 * 66)
+    for (one, before), (two, after) in product(enumerate(classes), repeat=2):
+        cost = _CHANGES[before]["luds".index(after)]
+        if before in "lu" and after in "lu" and (before, after) != ("l", "u"):
+            cost += bits[one % 26][two % 26]
+        elif after in "lu":
+            cost += _NEW_LETTER
+        elif after == "d":
+            cost += _DIGIT_COST
+        costs[66 * one + two] = cost
     return costs
 
 
 def _surprise(value: bytes) -> float:
     """Return the mean cost of a pair in bits: about four for names, about seven for random letters and digits."""
     costs = _pair_costs()
-    pairs = len(value) - 1
-    return sum([costs.get(value[at : at + 2], _OTHER) for at in range(pairs)]) / pairs if pairs > 0 else 0.0
+    codes = value.translate(_CODES)
+    return sum([costs[66 * one + two] for one, two in pairwise(codes)]) / (len(codes) - 1) if len(codes) > 1 else 0.0
 
 
 def is_odd(value: bytes, *, base: float = _USUAL) -> bool:

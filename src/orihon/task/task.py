@@ -297,13 +297,14 @@ class Task:
         composed = self.log.compose()
         batch = composed.batch
         if batch is not None:
+            reasons = composed.report.reasons
+            del composed  # so that its memory can be given back
             # folding had to hide old messages completely: a summary should stand for them
             shown = self._summaries.count_shown(batch.hidden) if self.summariser is not None else None
             if shown is not None and self._summaries.compact(keep_recent=shown) is not None:
                 batch = self.log.compose().batch
             if batch is not None:
                 self.writer.store_folds(batch)
-            reasons = composed.report.reasons
             composed = self.log.compose()
             report = msgspec.structs.replace(composed.report, reasons=reasons)
             composed = msgspec.structs.replace(composed, report=report)
