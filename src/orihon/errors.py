@@ -21,6 +21,7 @@
     ├─ RunError
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
     │  ├─ ModelError                  the provider failed                        retry, if .retryable
+    │  │  ├─ ModelTimeout             it did not answer in time                  retry
     │  │  └─ ContextOverflow          the request is longer than the model's window; task.shrink_budget() folds harder
     │  ├─ SourceError                 GitHub, GitLab or a file of issues failed; .status
     │  ├─ ToolError                   a tool raised; it is in the log already
@@ -218,6 +219,12 @@ class ModelError(RunError):
     """The model's provider failed."""
 
     default_hint = "Check the provider's status, and the API key and address in the settings."
+
+
+class ModelTimeout(ModelError):
+    """The model did not answer in time."""
+
+    default_hint = "A model that is slow to start needs a larger `llm.stall_seconds`."
 
 
 class ContextOverflow(ModelError):

@@ -15,6 +15,7 @@ from orihon.task_key import SESSION, TaskKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal["pending", "running", "paused", "completed", "stopped", "failed"]
+TIMEOUT = "timeout"  # the reason of a failure for which `state.json` has a status of its own
 Activity = Literal["initializing", "processing", "compressing", "completing", ""]
 SummaryKind = Literal["rolling", "final", "tangent"]
 Archived = Literal["", "gzip", "going", "stub"]  # complete, complete and gzipped, being reduced to a stub, a stub

@@ -138,7 +138,7 @@ def test_done(engine):
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [(Limits(calls=2), "limit: calls"), (Limits(tokens=100), "limit: tokens"), (Limits(seconds=0.0), "limit: seconds"),
+    [(Limits(calls=2), "limit: calls"), (Limits(tokens=100), "limit: tokens"), (Limits(seconds=0.0), "timeout"),
      (Limits(cost=0.001, input_price=1000.0), "limit: cost")],
 )  # fmt: skip
 def test_limits_fail(engine, limits, reason):

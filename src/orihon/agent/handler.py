@@ -27,11 +27,12 @@ from orihon.agent.control import (
 )
 from orihon.agent.loop import Limits, Loop, Model, OnStep, PauseRequested, Step, StopRequested, Tools
 from orihon.agent.progress_comment import ProgressReporter
+from orihon.agent.signals import TimeIsUp, time_limit
 from orihon.agent.sources import Comment, Outcome, SeenComments, Source
 from orihon.context.language import language_of
 from orihon.engine import Engine
-from orihon.errors import ContextError, LimitReached, OrihonError, RunError, ScriptError, SourceError
-from orihon.records import Issue, Message, TaskRow
+from orihon.errors import ContextError, LimitReached, ModelTimeout, OrihonError, RunError, ScriptError, SourceError
+from orihon.records import TIMEOUT, Issue, Message, TaskRow
 from orihon.task.config import Summariser
 from orihon.task.task import Task
 from orihon.task_key import TaskKey
@@ -106,7 +107,8 @@ class TaskHandler:
                 try:
                     if work is not None and not task._began:
                         self._add_request(task, work)
-                    self._run_turns(task, reporter)
+                    with time_limit(self.limits.seconds):
+                        self._run_turns(task, reporter)
                     self._link(task)
                 except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - `_end` re-raises
                     reporter.store_state()
@@ -126,6 +128,12 @@ class TaskHandler:
             case StopRequested():
                 task.stop(str(error))
                 stop_file_path(self.engine.settings.pause_resume, task.uuid).unlink(missing_ok=True)
+            case TimeIsUp():
+                self._time_out(task, f"The run has reached its limit of {self.limits.seconds:g} seconds.")
+            case LimitReached(limit="seconds"):
+                self._time_out(task, error.message)
+            case ModelTimeout() if not self.paused_by_failure:  # else the queue tries the task again later
+                self._time_out(task, error.message)
             case LimitReached():
                 task.summariser = None  # the summary costs no further call
                 task.fail(error.message, reason=f"limit: {error.limit}")
@@ -138,6 +146,10 @@ class TaskHandler:
                 raise error
             case _:
                 raise error
+
+    def _time_out(self, task: Task, message: str) -> None:
+        task.summariser = None  # no further call for the summary
+        task.fail(message, reason=TIMEOUT)
 
     def _add_request(self, task: Task, work: Work) -> None:
         """Add the first two messages. Their keys prevent that a start after a crash adds them twice."""

@@ -17,7 +17,7 @@ import msgspec
 
 from orihon import codec
 from orihon.errors import Conflict, StoreError
-from orihon.records import Status, TaskRow
+from orihon.records import TIMEOUT, Status, TaskRow
 from orihon.task.summaries import Summaries
 from orihon.task.timeline import Timeline
 from orihon.task.tool_calls import ToolCalls
@@ -29,7 +29,7 @@ TRANSITIONS: Final[dict[Status, frozenset[Status]]] = {
     "paused": frozenset({"running", "stopped", "failed"}),
     "completed": frozenset(),
     "stopped": frozenset(),
-    "failed": frozenset(),  # except for an interrupted task: see `can_resume`
+    "failed": frozenset(),  # except if it can be resumed: see `can_resume`
 }
 ENDED: Final[tuple[Status, ...]] = ("completed", "stopped", "failed")
 INTERRUPTED: Final = "interrupted"
@@ -70,8 +70,8 @@ def check_transition(row: TaskRow, status: Status) -> None:
 
 
 def can_resume(row: TaskRow) -> bool:
-    """Return whether a task can continue: it has not ended, or it failed only because its process died."""
-    return row.status not in ENDED or (row.status == "failed" and row.reason == INTERRUPTED)
+    """Return whether a task can continue: it has not ended, or its process died or its time was up."""
+    return row.status not in ENDED or (row.status == "failed" and row.reason in (INTERRUPTED, TIMEOUT))
 
 
 def check_resume(row: TaskRow) -> None:

@@ -13,7 +13,7 @@ import time
 from typing import Any, NamedTuple
 
 from orihon.context.streams import ReportedError
-from orihon.errors import ContextOverflow, ModelError, UsageError
+from orihon.errors import ContextOverflow, ModelError, ModelTimeout, UsageError
 from orihon.redaction import KnownSecrets, mask
 from orihon.retry import parse_retry_after
 
@@ -143,9 +143,8 @@ def _make_connection_failure(error: Exception, provider: ProviderInfo) -> Failed
     cause = error if isinstance(error, httpx2.HTTPError) else error.__cause__ or error
     hint = ""
     if isinstance(cause, httpx2.TimeoutException):
-        message = f"{provider.name} did not answer in time."
-        hint = "A model that is slow to start needs a larger `llm.stall_seconds`."
-    elif isinstance(cause, httpx2.RemoteProtocolError | httpx2.ReadError):
+        return FailedAttempt(ModelTimeout(f"{provider.name} did not answer in time.", retryable=True))
+    if isinstance(cause, httpx2.RemoteProtocolError | httpx2.ReadError):
         message = f"The connection to {provider.name} broke off."
     elif isinstance(cause, UNREADABLE):
         return make_unreadable_failure(provider, f"cannot be read ({type(cause).__name__})")

@@ -19,7 +19,7 @@ import msgspec
 from orihon import codec
 from orihon.coerce import decode_json
 from orihon.errors import Corrupt, NotFound
-from orihon.records import Metadata, Record, Status, TaskRow
+from orihon.records import TIMEOUT, Metadata, Record, Status, TaskRow
 from orihon.stores.base import LISTS
 from orihon.stores.files import disk_errors, open_directory, replace_file
 from orihon.stores.validation import validate_task_id
@@ -41,7 +41,6 @@ KINDS: dict[str, type[Record]] = {name: kind for kind, (name, _) in LISTS.items(
 
 # in `state.json` the status of a running task says what it does, and a timeout is a status of its own
 ACTIVITIES = ("initializing", "processing", "compressing", "completing")
-TIMEOUT = "timeout"
 
 _OLD_NAMES = {"total_tokens": "total_tokens_used", "error_message": "error"}
 _FIELDS = (
