@@ -21,7 +21,7 @@
     ├─ RunError
     │  ├─ LimitReached                steps, seconds, tokens or cost; .limit
     │  ├─ ModelError                  the provider failed                        retry, if .retryable
-    │  │  ├─ ModelTimeout             it did not answer in time                  retry
+    │  │  ├─ ModelTimeout             it did not answer in time
     │  │  └─ ContextOverflow          the request is longer than the model's window; task.shrink_budget() folds harder
     │  ├─ SourceError                 GitHub, GitLab or a file of issues failed; .status
     │  ├─ ToolError                   a tool raised; it is in the log already
