@@ -122,7 +122,7 @@ def test_a_server_that_stays_away(server, url, place, when):
     with open_store(url, options) as direct:
         direct.lease(task.uuid, create=task).close()
         with Cutter(place, server.place, when=when, once=False) as cutter, open_store(through(url, place)) as store:
-            store.server.patience_seconds = 0.2
+            store.server.retry_seconds = 0.2
             lease = store.lease(task.uuid)
             lease.append(a_message("first", key="1"))
             before = lease.update(add={"total_tokens": 5})
