@@ -153,14 +153,12 @@ class TaskCalls:
         return number if number <= len(self) and self._columns["seq"][number - 1] == seq else 0
 
     def visibility(self, seq: int) -> str:
-        """Return how the next window shows a message, apart from its folds."""
+        """Return why the next window does not show a message."""
         state = self.view.state
         if not contains(state.ranges, seq):
             loss = self.loss_of(seq, self.view.last_event)
             return loss.type if loss else "left out"
-        if state.summary is not None and contains(state.summary.ranges, seq) and seq not in state.summary.kept:
-            return "summarised"
-        return "left out" if state.folds is not None and contains(state.folds.hidden, seq) else "shown"
+        return "summarised" if state.summary is not None and contains(state.summary.ranges, seq) else "left out"
 
     def loss_of(self, seq: int, event: int) -> Loss | None:
         """Return the loss by which a message was no longer visible as of an event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +14,10 @@ from starlette.requests import Request
 from orihon import terminal
 from orihon._prompts import read_table
 from orihon.ops.access import AuthorizedStore
+from orihon.task.reader import Reader
 from orihon.terminal import Language, escape_page_text
 from orihon.view import prose
-from orihon.view.calls import CallIndex
+from orihon.view.calls import CallIndex, TaskCalls
 
 NONE = "-"
 
@@ -34,7 +36,20 @@ class Viewer:
     def __init__(self, authorized: AuthorizedStore) -> None:
         self.authorized = authorized
         self.calls = CallIndex()
+        self.is_closing: Callable[[], bool] = lambda: False  # whether the server ends
         self._environment = _make_environment()
+
+    @staticmethod
+    def fresh_calls(reader: Reader) -> TaskCalls:
+        """Return the calls of a task without remembering them: a list has many tasks."""
+        calls = TaskCalls()
+        calls.read(reader)
+        return calls
+
+    def article(self, entry: Any, language: Language, uuid: str) -> str:
+        """Return one message of a conversation as HTML."""
+        parts: Any = self._environment.get_template("_parts.html").module
+        return str(parts.article(entry, Words(language), uuid))
 
     def render(self, page: Page, language: Language, request: Request) -> str:
         """Return a page as HTML."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, get_args
 
@@ -10,8 +12,10 @@ import msgspec
 from starlette.requests import Request
 
 from orihon import codec
+from orihon.context.wire.pieces import IMAGES
 from orihon.errors import NotFound, UsageError
 from orihon.ops import listing
+from orihon.ops.blobs import load_blobs
 from orihon.records import Call, Message, Record, Status, Summary
 from orihon.stores.base import Query
 from orihon.task.reader import Reader
@@ -22,6 +26,7 @@ from orihon.view.prices import price_of_lost_cache
 
 PAGE_TASKS = 50
 PAGE_MESSAGES = 200
+MAX_CHARS = 200_000  # of a long text on one page
 MAX_POINTS = 300  # of a timeline
 SEARCHED_TASKS = 20_000  # rows that a filter looks at
 
@@ -69,33 +74,68 @@ def _filter_tasks(viewer: Viewer, query: Query, text: str) -> listing.TaskPage:
 
 def show_task(viewer: Viewer, request: Request) -> Page:
     """Show a part of the conversation: 200 messages, with the place where `at` is."""
-    reader = _reader(viewer, request, "messages", "summaries")
+    reader = read_task(viewer, request, "messages", "summaries")
     calls = viewer.calls.read(reader)
     last = calls.last_message
     at = min(max(1, _number(request, "at", 1)), max(1, last))
     first = (at - 1) // PAGE_MESSAGES * PAGE_MESSAGES + 1
     messages = list(reader.messages(first=first, last=first + PAGE_MESSAGES - 1))
     summaries = [summary for summary in reader.summaries() if first <= summary.end_seq < first + PAGE_MESSAGES]
-    data = _task_data(viewer, reader, calls) | {
+    data = task_data(viewer, reader) | {
         "first": first,
         "last": first + len(messages) - 1,
         "messages": [_record(message) for message in messages],
         "summaries": [_record(summary) for summary in summaries],
         "errors": list(calls.errors),
     }
-    return Page("task.html", data, {"entries": _entries(messages, summaries, calls), "tab": "conversation"})
+    window, _ = windows.look_at(reader, calls, None)
+    states = {item.message.seq: item.state for item in window.items if item.message is not None and item.message.seq}
+    return Page("task.html", data, {"entries": entries_of(messages, summaries, calls, states), "tab": "conversation"})
+
+
+def show_message(viewer: Viewer, request: Request) -> Page:
+    """Show one message in full, a long text piece by piece."""
+    reader = read_task(viewer, request, "messages")
+    message = reader.message(request.path_params["seq"])
+    full = load_blobs(reader.store, reader.uuid, message) if message.blob is not None else message
+    start = _number(request, "from", 0)
+    text = full.text
+    data = task_data(viewer, reader) | {
+        "message": _record(message),
+        "text": text[start : start + MAX_CHARS],
+        "start": start,
+        "characters": len(text),
+    }
+    more = {"tab": "conversation", "record": message, "next": start + MAX_CHARS if start + MAX_CHARS < len(text) else 0}
+    return Page("message.html", data, more)
+
+
+def load_picture(viewer: Viewer, request: Request) -> tuple[bytes, str]:
+    """Return a picture of a message, of one of the types that every browser draws."""
+    reader = read_task(viewer, request, "messages")
+    message, number = reader.message(request.path_params["seq"]), request.path_params["part"]
+    parts = message.content if isinstance(message.content, list) else []
+    part = parts[number - 1] if 1 <= number <= len(parts) else None
+    if part is None or part.media_type not in IMAGES:
+        raise NotFound(kind="picture", id=str(number))
+    if part.blob is not None:
+        return reader.store.blob(reader.uuid, part.blob.sha256), part.media_type
+    try:
+        return base64.b64decode(part.data or "", validate=False), part.media_type
+    except ValueError:
+        return b"", part.media_type
 
 
 def show_call(viewer: Viewer, request: Request) -> Page:
     """Show the window of a call."""
-    reader = _reader(viewer, request, "messages", "window")
+    reader = read_task(viewer, request, "messages", "window")
     calls = viewer.calls.read(reader)
     number = request.path_params["call"]
     facts = _call(calls, number)
     window, _ = windows.look_at(reader, calls, facts)
     costs = calls.costs(reader.row.model or "")
     change = windows.compare(reader, calls, calls[number - 1], facts) if number > 1 else None
-    data = _task_data(viewer, reader, calls) | {
+    data = task_data(viewer, reader) | {
         "call": number,
         "is_next": facts is None,
         "facts": msgspec.to_builtins(facts) if facts else None,
@@ -108,7 +148,7 @@ def show_call(viewer: Viewer, request: Request) -> Page:
 
 def show_difference(viewer: Viewer, request: Request) -> Page:
     """Show what changed from one window to another."""
-    reader = _reader(viewer, request, "messages", "window")
+    reader = read_task(viewer, request, "messages", "window")
     calls = viewer.calls.read(reader)
     before, after = request.path_params["before"], request.path_params["after"]
     facts = [_call(calls, number) for number in (before, after)]
@@ -116,7 +156,7 @@ def show_difference(viewer: Viewer, request: Request) -> Page:
     timestamp = facts[0].timestamp if facts[0] else ""
     model = (facts[0].model if facts[0] else "") or reader.row.model or ""
     lost = price_of_lost_cache(model, change.lost_tokens, timestamp) if change.first_byte is not None else 0.0
-    data = _task_data(viewer, reader, calls) | {
+    data = task_data(viewer, reader) | {
         "before": before,
         "after": after,
         "lost_dollars": lost,
@@ -132,11 +172,11 @@ def _runs(changes: list[windows.Change]) -> list[list[windows.Change]]:
 
 def show_timeline(viewer: Viewer, request: Request) -> Page:
     """Show the tokens by source over the calls, with the limit, the folds and the cached share."""
-    reader = _reader(viewer, request, "messages")
+    reader = read_task(viewer, request, "messages")
     calls = viewer.calls.read(reader)
     points = calls.buckets(MAX_POINTS)
     costs = calls.costs(reader.row.model or "")
-    data = _task_data(viewer, reader, calls) | {
+    data = task_data(viewer, reader) | {
         "points": [msgspec.to_builtins(point) for point in points],
         "folded": calls.folded,
         "costs": [_dollars(costs[point.number - 1]) for point in points],
@@ -155,13 +195,15 @@ def _dollars(cost: float) -> float | None:
     return None if math.isnan(cost) else cost
 
 
-def _reader(viewer: Viewer, request: Request, *parts: str) -> Reader:
+def read_task(viewer: Viewer, request: Request, *parts: str) -> Reader:
+    """Return the task of an address. The audit records which parts are read."""
     return viewer.authorized.reader(request.path_params["uuid"], *parts)
 
 
-def _task_data(viewer: Viewer, reader: Reader, calls: TaskCalls) -> dict[str, Any]:
+def task_data(viewer: Viewer, reader: Reader) -> dict[str, Any]:
     """Return what every page of a task shows above."""
     task = listing.make_listing(viewer.authorized.store, reader.row)
+    calls = viewer.calls.read(reader)
     return {
         "task": msgspec.to_builtins(task)
         | {"model": reader.row.model, "tokens_now": reader.row.current_context_tokens},
@@ -181,7 +223,13 @@ class Entry(msgspec.Struct, frozen=True):
     number: int = 0  # of a reply: its call
 
 
-def _entries(messages: list[Message], summaries: list[Summary], calls: TaskCalls) -> list[Entry]:
+def entries_of(
+    messages: list[Message], summaries: list[Summary], calls: TaskCalls, states: Mapping[int, str] | None = None
+) -> list[Entry]:
+    """Return messages, and each summary after the last message that it covers.
+
+    `states` says how the next window shows the messages that are in it; without it they are shown whole.
+    """
     called: dict[str, Call] = {}
     entries: list[Entry] = []
     waiting = sorted(summaries, key=lambda summary: (summary.end_seq, summary.id))
@@ -191,7 +239,10 @@ def _entries(messages: list[Message], summaries: list[Summary], calls: TaskCalls
         called |= {call.id: call for call in message.tool_calls}
         number = calls.number_of(message.seq)
         call = called.get(message.tool_call_id or "")
-        entries.append(Entry(message, calls.visibility(message.seq), call, number))
+        visibility = "shown"
+        if states is not None and states.get(message.seq) != "whole":
+            visibility = states.get(message.seq) or calls.visibility(message.seq)
+        entries.append(Entry(message, visibility, call, number))
     return [*entries, *(Entry(summary, "shown") for summary in waiting)]
 
 

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from orihon.errors import AccessDenied, NotFound, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.view import pages
+from orihon.view import live, pages, reports
 from orihon.view.guard import TOKEN, Guard, Keys
 from orihon.view.page import Page, Viewer, choose_language
 
@@ -27,8 +27,14 @@ STATUS = {NotFound: 404, UsageError: 400, AccessDenied: 403}
 PAGES: list[tuple[str, Callable[[Viewer, Request], Page]]] = [
     ("/t/{uuid}/call/{call:int}", pages.show_call),
     ("/t/{uuid}/diff/{before:int}/{after:int}", pages.show_difference),
+    ("/t/{uuid}/m/{seq:int}", pages.show_message),
+    ("/t/{uuid}/search", reports.show_task_search),
+    ("/t/{uuid}/tree", reports.show_tree),
+    ("/t/{uuid}/plan", reports.show_plan),
     ("/t/{uuid}/timeline", pages.show_timeline),
     ("/t/{uuid}", pages.show_task),
+    ("/search", reports.show_search),
+    ("/store", reports.show_store),
     ("/tasks", pages.list_tasks),
 ]
 
@@ -41,7 +47,9 @@ class Server:
         self._host = host
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        app = make_app(Viewer(authorized), self.keys, host=host, port=self.port)
+        viewer = Viewer(authorized)
+        viewer.is_closing = lambda: self._server.should_exit
+        app = make_app(viewer, self.keys, host=host, port=self.port)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -73,6 +81,12 @@ def make_app(viewer: Viewer, keys: Keys, *, host: str, port: int) -> Starlette:
     for path, make in PAGES:
         routes.append(Route(f"{path}.json", _answer(viewer, make, "json")))
         routes.append(Route(path, _answer(viewer, make, "html")))
+    routes += [
+        Route("/t/{uuid}/live", live.follow_task(viewer)),
+        Route("/t/{uuid}/m/{seq:int}/part/{part:int}", _picture(viewer)),
+        Route("/live", live.follow_tasks(viewer)),
+        Route("/figures.json", live.figures_of(viewer)),
+    ]
     routes.append(Route("/", _answer(viewer, pages.list_tasks, "html")))
     routes.append(Route("/{path:path}", _answer(viewer, pages.nothing, "html")))
     return Starlette(routes=routes, middleware=[Middleware(Guard, keys=keys, host=host, port=port)])
@@ -91,6 +105,19 @@ def _answer(viewer: Viewer, make: Callable[[Viewer, Request], Page], form: str) 
         if form == "json":
             return Response(msgspec.json.encode(page.data), status, media_type="application/json")
         return Response(viewer.render(page, choose_language(request), request), status, media_type="text/html")
+
+    return endpoint
+
+
+def _picture(viewer: Viewer) -> Callable[[Request], Response]:
+    """Return the endpoint for the pictures of messages. They are data, whatever they say they are."""
+
+    def endpoint(request: Request) -> Response:
+        try:
+            data, media_type = pages.load_picture(viewer, request)
+        except OrihonError:
+            return Response(status_code=404)
+        return Response(data, media_type=media_type, headers={"content-security-policy": "default-src 'none'; sandbox"})
 
     return endpoint
 

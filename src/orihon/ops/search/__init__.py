@@ -61,6 +61,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     created_from: str | None = None
     created_to: str | None = None
     limit: int = 10
+    uuid: str | None = None  # only this task
+    places: int = SHOWN_MATCHES  # of one task that are returned
 
 
 class SearchMatch(Struct, frozen=True):
@@ -109,7 +111,7 @@ def search(
             break
         row = row_if_there(store, uuid, user=authorized.principal.scope)
         if row is not None:  # else it was deleted meanwhile
-            results.append(_make_result(row, found))
+            results.append(_make_result(row, found, query.places))
     return results
 
 
@@ -137,6 +139,7 @@ def _find_matches(
 def _build_filters(query: SearchQuery) -> tuple[str, list[Any]]:
     filters: dict[str, tuple[Any, ...]] = {
         f"tasks.status IN ({', '.join('?' * len(query.status))})": query.status,
+        "tasks.uuid = ?": (query.uuid,) if query.uuid is not None else (),
         "tasks.created_at >= ?": (query.created_from,) if query.created_from is not None else (),
         "tasks.created_at <= ?": (query.created_to,) if query.created_to is not None else (),
     }
@@ -162,7 +165,7 @@ def _cut_snippet(text: str, position: int) -> str:
     return before + " ".join(escape_page_text(piece).split()) + after
 
 
-def _make_result(row: TaskRow, matches: list[SearchMatch]) -> SearchResult:
+def _make_result(row: TaskRow, matches: list[SearchMatch], places: int) -> SearchResult:
     best = sorted(matches, key=lambda match: -match.score)
     return SearchResult(
         row.uuid,
@@ -172,5 +175,5 @@ def _make_result(row: TaskRow, matches: list[SearchMatch]) -> SearchResult:
         row.created_at,
         best[0].score,
         len(matches),
-        best[:SHOWN_MATCHES],
+        best[:places],
     )

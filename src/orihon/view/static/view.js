@@ -22,7 +22,9 @@ function move(step) {
 
 function follow(selector) {
   const link = document.querySelector(selector);
-  if (link && link.getAttribute("aria-disabled") !== "true") link.click();
+  if (!link || link.getAttribute("aria-disabled") === "true") return false;
+  link.click();
+  return true;
 }
 
 function jumpToError(step) {
@@ -47,8 +49,11 @@ const keys = {
   "/": () => {
     const field = document.querySelector("[data-search]");
     if (field) field.focus();
-    else location.href = "/";
+    else if (!follow('[data-tab="search"]')) location.href = "/search";
   },
+  n: () => move(1),
+  N: () => move(-1),
+  "g s": () => { location.href = "/store"; },
   "g t": () => { location.href = "/"; },
   "g c": () => follow('[data-tab="conversation"]'),
   "g l": () => follow('[data-tab="timeline"]'),
@@ -123,7 +128,10 @@ function setUpFilter() {
   let timer = 0;
   form.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(() => swap(`/?${new URLSearchParams(new FormData(form))}`, ["#list"]), 150);
+    timer = setTimeout(async () => {
+      await swap(`/?${new URLSearchParams(new FormData(form))}`, ["#list"]);
+      showFigures();
+    }, 150);
   });
 }
 
@@ -138,7 +146,112 @@ function findMessage() {
   }
 }
 
+// the figures of the list that take longer to read
+async function showFigures() {
+  const table = document.querySelector("table.tasks");
+  if (!table) return;
+  const waiting = [...table.querySelectorAll("tr[data-uuid]")];
+  while (waiting.length && table.isConnected) {
+    const some = waiting.splice(0, 10);
+    const answer = await fetch(`/figures.json?ids=${some.map((row) => row.dataset.uuid).join(",")}`);
+    if (!answer.ok) return;
+    const found = await answer.json();
+    for (const row of some) {
+      const figures = found[row.dataset.uuid];
+      if (!figures) continue;
+      const price = figures.dollars === null ? "" : `$${figures.dollars.toFixed(2)}`;
+      row.querySelector("[data-cost]").textContent = price || (figures.is_long || !figures.unpriced ? "" : table.dataset.unpriced);
+      if (figures.sparkline) row.querySelector("[data-fill]").replaceChildren(sparkline(figures, table.dataset.fillLabel));
+    }
+  }
+}
+
+function sparkline(figures, label) {
+  const make = (name) => document.createElementNS("http://www.w3.org/2000/svg", name);
+  const svg = make("svg");
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("width", "96");
+  svg.setAttribute("height", "20");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${label}: ${Math.round(100 * figures.fill)} %`);
+  const line = make("path");
+  line.setAttribute("d", figures.sparkline);
+  svg.append(line);
+  return svg;
+}
+
+function watchTasks() {
+  if (!document.querySelector("table.tasks") || location.search.includes("offset=")) return;
+  new EventSource("/live").addEventListener("change", async () => {
+    await swap(location.href, ["#list"]);
+    showFigures();
+  });
+}
+
+// new messages appear at the end; the page follows them only while its end is in view
+function followTask() {
+  const talk = document.querySelector(".conversation");
+  if (!talk || talk.dataset.last !== talk.dataset.count) return;
+  const news = document.querySelector("[data-news]");
+  let unseen = 0;
+  const isAtEnd = () => innerHeight + scrollY > document.documentElement.scrollHeight - 160;
+  const source = new EventSource(`/t/${talk.dataset.uuid}/live?after=${talk.dataset.last}`);
+  source.addEventListener("message", (event) => {
+    const { seq, html } = JSON.parse(event.data);
+    if (document.getElementById(`m${seq}`)) return;
+    const wasAtEnd = isAtEnd();
+    talk.querySelector(".empty")?.remove();
+    talk.append(...new DOMParser().parseFromString(html, "text/html").body.children);
+    talk.dataset.last = talk.dataset.count = seq;
+    if (wasAtEnd) {
+      while (talk.children.length > 600) talk.firstElementChild.remove();
+      scrollTo(0, document.documentElement.scrollHeight);
+    } else {
+      unseen += 1;
+      news.textContent = talk.dataset.new.replace("#", unseen);
+      news.hidden = false;
+    }
+  });
+  source.addEventListener("status", (event) => {
+    const shown = document.querySelector(".head .status");
+    const { status, text } = JSON.parse(event.data);
+    if (shown) {
+      shown.className = `status ${status}`;
+      shown.textContent = text;
+    }
+  });
+  news.addEventListener("click", () => scrollTo(0, document.documentElement.scrollHeight));
+  addEventListener("scroll", () => {
+    if (isAtEnd()) {
+      unseen = 0;
+      news.hidden = true;
+    }
+  }, { passive: true });
+}
+
+// the whole of a long text, in its place
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-expand]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const answer = await fetch(link.href);
+  const whole = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const text = whole.querySelector("[data-full]");
+  const place = link.previousElementSibling;
+  if (!text || !place || whole.querySelector('.pager a[rel="next"]')) {
+    location.href = link.href; // too long for this page
+    return;
+  }
+  text.classList.add("whole");
+  place.replaceWith(text);
+  link.remove();
+  text.focus();
+});
+
 window.addEventListener("hashchange", findMessage);
+showFigures();
+watchTasks();
+followTask();
 setUpSlider();
 setUpFilter();
 findMessage();
