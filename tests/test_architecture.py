@@ -24,6 +24,7 @@ MAX_SINGLE_IMPORTERS = 66  # a module that one other module imports is often a f
 FLOORS = [
     ["__main__", "tools"],
     ["cli", "web", "integrations", "aio", "compat"],
+    ["telemetry"],
     ["view"],
     ["ops", "chat"],
     ["agent"],

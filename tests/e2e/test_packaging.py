@@ -118,6 +118,7 @@ def test_the_extras_are_those_that_were_promised():
         "agent",
         "all",
         "metrics",
+        "otel",
         "postgres",
         "prices",
         "tokens",

@@ -71,7 +71,15 @@ class Session:
     @cached_property
     def engine(self) -> Engine:
         """An engine over the store, which is created if it is missing. It shows the caller's tasks only."""
-        return self._stack.enter_context(self.gate.open_engine())
+        return self._stack.enter_context(self.gate.open_engine(self._open_hooks()))
+
+    def _open_hooks(self) -> list[Any]:
+        """Return the hooks of tasks that run in this process."""
+        if not self.settings.telemetry.enabled:
+            return []
+        from orihon.telemetry import open_telemetry  # noqa: PLC0415 - an extra
+
+        return [open_telemetry()]
 
     @cached_property
     def progress(self) -> Progress:

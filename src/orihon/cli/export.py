@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,7 @@ from orihon.cli._output import say, say_error, say_json, say_notes
 from orihon.engine import Engine
 from orihon.errors import OrihonError, UsageError
 from orihon.ops.copy import TaskCopy
-from orihon.ops.export import FORMATS as EXPORT_FORMATS
-from orihon.ops.export import export_pieces
+from orihon.ops.export import FORMATS
 from orihon.ops.formats import SESSIONS
 from orihon.ops.formats.session_file import SessionFile
 from orihon.ops.import_task import PORTABLE, FinalStatus, ImportedTask, count_messages, import_file
@@ -33,7 +33,9 @@ from orihon.stores import open_store
 from orihon.stores.files import disk_errors, open_file
 from orihon.task.reader import Reader
 from orihon.task_key import TaskKey
+from orihon.telemetry.spans import render_otlp
 
+EXPORT_FORMATS = {**FORMATS, "otlp": render_otlp}
 CONVERSATION = "conversation"
 CONVERSATION_START = b'{"format":"orihon-conversation"'
 BLOCK_BYTES = 1 << 20
@@ -42,6 +44,7 @@ SUFFIXES = {
     "openai": "jsonl",
     "markdown": "md",
     "html": "html",
+    "otlp": "otlp.json",
     "original": "original.jsonl",
     CONVERSATION: "json",
 }
@@ -69,6 +72,7 @@ def export(session: Session, uuid: str, format: str, output: str | None, *, forc
     orihon export 0f8fad5b --format html -o task.html
     orihon export 0f8fad5b --format markdown -o - | less
     orihon export 0f8fad5b --format openai -o - | jq -r .role
+    orihon export 0f8fad5b --format otlp -o - | curl -d @- -H Content-Type:application/json localhost:4318/v1/traces
     """
     reader = Reader(session.authorized.store, session.authorized.row(uuid))
     session.authorized.record_access("export", ["everything"], uuid=reader.uuid, format=format)
@@ -95,11 +99,16 @@ def export(session: Session, uuid: str, format: str, output: str | None, *, forc
     )
 
 
+def _export_pieces(reader: Reader, format: str) -> Iterator[str]:
+    """Yield the task in a format, masked: an older version may have stored text without."""
+    return map(reader.store.sanitiser.text, EXPORT_FORMATS[format](reader))
+
+
 def _print_export(session: Session, reader: Reader, format: str) -> None:
     """Write to standard output: unchanged, or without control characters if it is a terminal."""
     is_terminal = sys.stdout.isatty()
     if format in EXPORT_FORMATS:
-        for piece in export_pieces(reader, format):
+        for piece in _export_pieces(reader, format):
             if is_terminal:
                 say(piece, nl=False)
             else:
@@ -137,7 +146,7 @@ def _write_text(path: Path, reader: Reader, format: str) -> None:
         fd = open_file(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(export_pieces(reader, format))
+                file.writelines(_export_pieces(reader, format))
             fresh.replace(path)
         except BaseException:
             fresh.unlink()

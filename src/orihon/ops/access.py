@@ -58,13 +58,13 @@ class AccessGate:
         except AccessDenied as error:
             self._deny(self.principal, "start", error, of=requested)
 
-    def open_engine(self) -> Engine:
+    def open_engine(self, hooks: Sequence[Any] = ()) -> Engine:
         """Return an engine that shows the caller's tasks only."""
         from orihon.engine import Engine  # noqa: PLC0415 - lists and counts need not load it
 
         store = open_store(self.url, store_options(self.settings))
         trail = Trail(open_audit(store), self.principal, self.command)
-        return Engine(store, self.settings, user=self.principal.scope, trail=trail)
+        return Engine(store, self.settings, hooks, user=self.principal.scope, trail=trail)
 
     def _deny(self, caller: Principal, action: str, error: AccessDenied, **details: Any) -> NoReturn:
         with open_trail(self.url, store_options(self.settings), caller, self.command) as trail:

@@ -339,6 +339,14 @@ class Monitor(Section, frozen=True, kw_only=True):
     backlog: Annotated[Whole, doc("More running and pending tasks than this cause a warning.")] = 100
 
 
+class Telemetry(Section, frozen=True, kw_only=True):
+    """Spans and metrics for OpenTelemetry; see [telemetry.md](telemetry.md)."""
+
+    enabled: Annotated[
+        bool, doc("`run`, `worker` and `chat` send them to `OTEL_EXPORTER_OTLP_ENDPOINT`; needs the extra `otel`.")
+    ] = False
+
+
 class Retention(Section, frozen=True, kw_only=True):
     """How long completed tasks are kept."""
 
@@ -374,6 +382,7 @@ class Settings(Section, frozen=True, kw_only=True):
     masking: Masking = Masking()
     lease: Lease = Lease()
     monitor: Monitor = Monitor()
+    telemetry: Telemetry = Telemetry()
     retention: Retention = Retention()
     access: Access = Access()
     pause_resume: PauseResume = PauseResume()

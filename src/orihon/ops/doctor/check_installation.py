@@ -28,6 +28,9 @@ EXTRAS = {  # a module of each, and what it is for
     "agent": ("openai", "models, MCP servers and the chat"),
     "postgres": ("psycopg", "stores in PostgreSQL"),
     "tokens": ("splintr", "exact token counts"),
+    "view": ("starlette", "`orihon view`"),
+    "prices": ("genai_prices", "the prices of calls"),
+    "otel": ("opentelemetry.sdk", "telemetry"),
     "metrics": ("prometheus_client", "`orihon monitor --metrics`"),
 }
 QUESTION = "Reply with the word ready."
@@ -39,7 +42,7 @@ def examine_installation(settings: Settings, url: str) -> Iterator[Finding]:
     python = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
     yield Finding("ok", "orihon", f"Version {metadata.version('orihon')}, {python}.")
     for extra, (module, purpose) in EXTRAS.items():
-        if find_spec(module) is None:
+        if not _is_installed(module):
             yield note(f"orihon[{extra}]", f"It is not installed: pip install 'orihon[{extra}]', for {purpose}.")
         else:
             yield Finding("ok", f"orihon[{extra}]", f"It is installed, for {purpose}.")
@@ -51,6 +54,13 @@ def examine_installation(settings: Settings, url: str) -> Iterator[Finding]:
         yield note(SETTINGS_FILE, "It does not exist, and the defaults apply. `orihon init` writes it.")
     yield _check_model(settings)
     yield _check_place(url)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of its parent
+        return False
 
 
 def _check_model(settings: Settings) -> Finding:
