@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 
+import msgspec
 import pytest
 
 import orihon
@@ -446,6 +447,75 @@ def test_hooks_hear_everything_and_a_failing_one_loses_nothing(url, caplog):
         assert heard == ["on_started", "on_stopped", "on_started", "on_paused", "on_started", "on_failed"]
     with pytest.raises(UsageError, match="not a hook"):
         orihon.open(url, settings=Settings(), hooks=[object()])
+
+
+class Cutter:
+    """A hook that changes the messages before they are sent, as `beforeModelRequest` of document 003 does."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def before_request(self, _, window):
+        return self.change(window)
+
+
+def test_a_hook_replaces_what_is_sent(url, caplog):
+    """003: UI data is cut in `beforeModelRequest`. The reply and the row know what went out; the log keeps all of it."""
+
+    def cut(window):
+        return window.replace(
+            msgspec.structs.replace(message, content="[120 nodes] DB_PASSWORD=k3y9f7q2w8e1")
+            if message.role == "user"
+            else message
+            for message in window.messages
+        )
+
+    with orihon.open(url, settings=Settings(), hooks=[Cutter(cut)]) as engine, engine.start(KEY) as task:
+        task.add("system", "You read screens.")
+        task.add("user", '{"nodes": "' + "button " * 400 + '"}')
+        window = task.window()
+        assert [message["content"] for message in window.openai()] == [
+            "You read screens.", "[120 nodes] DB_PASSWORD=[PASSWORD]",
+        ]  # fmt: skip
+        assert window.tokens == sum(message.tokens for message in window.messages) < 60
+        assert window.report.by_source.keys() == {"system", "user"}
+        assert task.row.current_context_tokens == window.tokens
+        sent = task.log.one(task.add_reply(saying("I see 120 nodes."))).window
+        assert (sent.tokens, sent.reasons) == (window.tokens, ["a hook replaced messages"])
+        assert len(task.log.one(2).text) > 2000
+    assert "failed" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda window: window.replace([]), "would refuse"),
+        (lambda window: window.replace(window.messages[:-1]), "would refuse"),  # a call without its result
+        (lambda window: window.replace(reversed(window.messages)), "would refuse"),
+        (
+            lambda window: window.replace(
+                msgspec.structs.replace(message, content="word " * 9000) for message in window.messages
+            ),
+            "fit",
+        ),
+        (lambda window: window.openai(), "list is no window"),
+        (lambda window: window.replace(window.openai()), "no window of messages"),
+        (lambda window: window.replace(1 / 0), "ZeroDivisionError"),
+    ],
+)
+def test_a_replacement_that_cannot_be_sent_is_not(caplog, change, why):
+    """The window goes out as it was, and the log says why."""
+    with (
+        orihon.open("memory:", settings=Settings(), hooks=[Cutter(change)]) as engine,
+        engine.start(KEY, tools=TOOLS, context_length=9000) as task,
+    ):
+        task.add("system", "You fix bugs.")
+        task.add("user", "Fix the basket.")
+        task.add_reply(calling(("run_tests", {})))
+        with task.tool(task.pending_calls()[0]) as run:
+            run.result = "2 passed"
+        assert [message.role for message in task.window().messages] == ["system", "user", "assistant", "tool"]
+    assert why in caplog.text
 
 
 def test_state_is_written_before_and_after_each_call(engine):

@@ -37,7 +37,7 @@ from orihon.stores.base import Lease
 from orihon.task.config import Summariser, TaskConfig, check_option_names
 from orihon.task.entries import read_entries, to_items
 from orihon.task.follow import Followed, Follower
-from orihon.task.hooks import call_hooks
+from orihon.task.hooks import call_hooks, replace_window
 from orihon.task.lifecycle import Ending, Lifecycle
 from orihon.task.log import OPENING, Calibration, Stats, TaskLog, refuse
 from orihon.task.messages import parse_message, parse_plan_entry, with_ids
@@ -268,11 +268,11 @@ class Task:
             writer.reload_if_uncertain()
             if self._summaries.threshold_has_effect and self._summaries.is_due():
                 self._summaries.compact()
-            window = self._compose()
+            composed = self._compose()
+            sent = self._describe(composed)
+            window = replace_window(self._hooks, self, composed)
             self._make_durable(window)
-            self._sent = self._describe(window)
-            if self._hooks:
-                call_hooks(self._hooks, "before_request", self, window)
+            self._sent = msgspec.structs.replace(sent, tokens=window.tokens, reasons=list(window.report.reasons))
         return window
 
     def _make_durable(self, window: Window) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -44,6 +45,12 @@ class Window:
         self.report = report
         self.reserved_output = reserved_output  # tokens that were left free for the reply
         self._whole, self._schemas, self._model, self._load = whole, schemas, model, load
+
+    def replace(self, messages: Iterable[Message], report: Report | None = None) -> Window:
+        """Return this window with other messages. A hook returns it, and then it is checked and counted."""
+        other = copy(self)
+        other.messages, other.report = list(messages), report or self.report
+        return other
 
     def items(self) -> Iterator[Item]:
         """Yield the messages with what each is of the log, so that a caller can send its own objects."""
