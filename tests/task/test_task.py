@@ -460,7 +460,7 @@ class Cutter:
 
 
 def test_a_hook_replaces_what_is_sent(url, caplog):
-    """003: UI data is cut in `beforeModelRequest`. The reply and the row know what went out; the log keeps all of it."""
+    """003: UI data is cut in `beforeModelRequest`. The reply and the row know of it; the log keeps all of it."""
 
     def cut(window):
         return window.replace(
