@@ -23,6 +23,7 @@ In texts over 2,048 characters every other block of 512 is sampled, which change
 from __future__ import annotations
 
 import json
+import re
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -51,6 +52,9 @@ PICTURE_TOKENS: Final = 1600  # the maximum of `picture_tokens`, for pictures of
 PIECE_CHARS: Final = 16_384  # at most 64 KB of UTF-8; the tokenizer needs much more memory for longer texts
 SAMPLED_CHARS: Final = 2_048
 BLOCK_CHARS: Final = 512
+EXACT: Final = frozenset(("o200k", "cl100k"))
+CEILING: Final = 1.03  # of the estimate: more than it was ever below the tokens of real text in common scripts
+CEILING_WIDE: Final = 0.05  # tokens for each character of a common script that is not ASCII: vocabularies differ
 MIN_PAIRS: Final = 5
 FACTORS: Final = (0.5, 2.0)
 MOST_SCALE: Final = 1000.0  # upper limit for the ratio of a refused window to an accepted one
@@ -105,6 +109,28 @@ def picture_tokens(width: int | None, height: int | None) -> int:
     ratio = min(1.0, 2048 / max(width, height), 768 / min(width, height))
     tiles = ceil(width * ratio / 512) * ceil(height * ratio / 512)
     return max(85 + 170 * tiles, min(PICTURE_TOKENS, ceil(width * height / 750)))
+
+
+class Ceiling:
+    """Counts the tokens that a text has at most, whatever its script, for a limit that must hold.
+
+    The estimate is calibrated on common scripts. Characters of other scripts may take a token per byte.
+    """
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.name = counter.name
+        self.message, self.tools = counter.message, counter.tools
+
+    def text(self, text: str) -> int:
+        """Return the highest number of tokens that the text may have."""
+        tokens = self._counter.text(text)
+        if self.name in EXACT:
+            return tokens
+        common = _UNCOMMON.sub("", text)
+        rare = len(text.encode("utf-8", "replace")) - len(common.encode("utf-8", "replace")) if common != text else 0
+        wide = 0 if common.isascii() else sum(not char.isascii() for char in common)
+        return max(tokens, ceil(CEILING * _estimate(common) + CEILING_WIDE * wide) + rare)
 
 
 class _Wire:
@@ -376,6 +402,11 @@ def _make_exact_counter(vocabulary: str) -> Counter:
 
     return _Wire(vocabulary, count)
 
+
+# what is not ASCII, Latin, Cyrillic, punctuation, Japanese, Chinese or Korean
+_UNCOMMON: Final = re.compile(
+    "[^\x00-\u017f\u0400-\u045f\u2010-\u2027\u2190-\u2193\u2500-\u257f\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff5e]+"
+)
 
 _COUNTERS: Final[Mapping[str, Callable[[], Counter]]] = {
     "estimate": lambda: _Wire("estimate", _estimate),

@@ -143,7 +143,7 @@ def test_4_2_2_what_is_given_up_first():
     summary = "\n".join(f"Decision {number}: keep the guard in compute_total." for number in range(40))
     whole = made(summary, outlines=runs, max_tokens=100_000)
     seen = []
-    for max_tokens in range(whole.tokens, 40, -7):
+    for max_tokens in range(whole.tokens * 5 // 4, 40, -7):
         one = made(summary, outlines=runs, max_tokens=max_tokens)
         assert one.tokens <= max_tokens
         if not seen or seen[-1] != one.left_out:
@@ -165,7 +165,7 @@ def test_7_2_too_many_tokens_are_cut_at_a_border():
     left = len("\n".join(lines)) - len("\n".join(body[:-1]))
     assert body[-1] == f"[… 要約の残り{left:,}文字を省略]"
     assert one.left_out == ("end of the summary",)
-    assert 350 < one.tokens <= 400
+    assert 300 < one.tokens <= 400
 
 
 def test_7_2_japanese_is_counted_as_it_is():

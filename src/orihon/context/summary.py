@@ -3,7 +3,8 @@
 A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says counts
 only if `check` has no objection; otherwise it is asked again and told what was wrong. What it forgot of the names that
 the covered part kept using is appended. After three tries the extractive summary stands in, which needs no model and
-never fails. Nothing here changes anything: the caller stores the result, or not.
+never fails. A model's summary does not replace the ledger of what it covers, it stands before it. Nothing here changes
+anything: the caller stores the result, or not.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 import msgspec
 
 from orihon.context.check import Covered, complain, find_kept_names, find_objection
-from orihon.context.extract import extract
+from orihon.context.extract import find_all_entries, shorten_prose
 from orihon.context.language import language_of
+from orihon.context.ledger import Entry, render
 from orihon.context.matter import matter_of
 from orihon.context.prompts import prompt
 from orihon.context.transcript import pieces, quoted, transcript
@@ -30,7 +32,9 @@ TOLERANCE = 2  # a model cannot count: twice the length that was asked for is st
 LENGTH_SHARE = 0.4  # of the original, the seeds' 30-40 %
 WINDOW_SHARE = 0.05
 MIN_TOKENS = 64
-LEDGER_SHARE = 0.25  # of the summary
+NAMES_SHARE = 0.25  # of the summary, for the names that it forgot
+MODEL_SHARE = 0.5  # of the summary, for the words of the model; the rest is the ledger
+LEAST_LEDGER = 0.25  # of the summary, if the model wrote more
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -93,7 +97,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def prompt(self, material: str) -> str:
         """The prompt with its material; the template's own braces stay as they are."""
         focus = f"\n{_FOCUS[self.language]}{self.focus}\n" if self.focus else ""
-        text = self.template.replace("{max_tokens}", str(self.length)).replace("{focus}", focus)
+        text = self.template.replace("{max_tokens}", str(max(MIN_TOKENS, int(self.length * MODEL_SHARE)))).replace(
+            "{focus}", focus
+        )
         return text.replace("{messages}", material)
 
 
@@ -108,10 +114,12 @@ def summarise(
     language: str = "auto",
     template: str = "",
     least: int = 0,
+    entries: Sequence[Entry] | None = None,
 ) -> Outcome:
     """A summary of the messages with the previous one rolled in; it always succeeds.
 
-    It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate.
+    It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate. `entries` is the
+    ledger of everything that it stands for; if it is left out, that of the messages and of the previous summary.
     """
     original = _count(messages, counter) + counter.text(previous)
     messages = list(matter_of(messages))
@@ -132,9 +140,10 @@ def summarise(
     )
     text, calls, problems = _asked(job, summariser) if summariser is not None else ("", 0, [])
     by_model = bool(text)
-    if not text:
-        text = extract(messages, previous=previous, max_tokens=job.length, counter=counter, language=language)
-    text, missing = _with_ledger(text.strip(), job)
+    if entries is None:
+        entries = find_all_entries(messages, previous, max_tokens=job.length)
+    words = text.strip() if by_model else shorten_prose(previous, job.length, counter)
+    text, missing = _with_names(_with_ledger(words, entries, job), job)
     return Outcome(
         text=text,
         tokens=counter.text(text),
@@ -201,15 +210,24 @@ def _shortened(job: Job) -> str:
 _FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目してください: "}
 
 
-def _with_ledger(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
+def _with_ledger(words: str, entries: Sequence[Entry], job: Job) -> str:
+    """The words of a model, if there are any, and the ledger in the room that they leave."""
+    spent = job.counter.text(words) + 2 if words else 0
+    room = max(job.length - spent, int(job.length * LEAST_LEDGER))
+    room = min(room, max(job.original, job.least) - 1 - spent)
+    ledger = render(entries, max_tokens=room, counter=job.counter, language=job.language)
+    return "\n\n".join(filter(None, (words, ledger)))
+
+
+def _with_names(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
     """The summary with the names that it forgot, as far as there is room."""
     missing: list[str] = []
     spare = max(job.original, job.least) - 1 - job.counter.text(text)
-    room = min(max(int(job.length * LEDGER_SHARE), 16), spare)
+    room = min(max(int(job.length * NAMES_SHARE), 16), spare)
     for name in find_kept_names(job.messages):
         if name not in text and job.counter.text(", ".join([*missing, name])) + 8 <= room:
             missing.append(name)
-    return (f"{text}\n{_LEDGER[job.language]}: {', '.join(missing)}" if missing else text), tuple(missing)
+    return (f"{text}\n{_ALSO[job.language]}: {', '.join(missing)}" if missing else text), tuple(missing)
 
 
-_LEDGER = {"en": "Also used", "ja": "他に使われた名前"}
+_ALSO = {"en": "Also used", "ja": "他に使われた名前"}

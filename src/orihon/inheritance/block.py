@@ -5,9 +5,10 @@
     <previous_run> … </previous_run>
 
 Text inside the quotation can neither end it nor pose as a speaker. The whole block, including its marks, has at most
-`max_tokens` tokens. If it is too long, parts are left out in this order (001 §4.2.2): the outlines of older runs,
-sections by priority (the detail of the plan, then the history of the tools), the end of the summary, and finally the
-rest of the outline.
+`max_tokens` tokens. The words of a model's summary come first, then the ledgers of all runs, then the outlines. If all
+of it is too long, parts are left out in this order (001 §4.2.2): the outlines of older runs, sections by priority (the
+detail of the plan, then the history of the tools), until the ledgers have half of the room; then entries of the ledgers
+by their worth; the end of the summary, and finally the rest of the outline.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orihon.codec import clean_text
+from orihon.context.ledger import Entry, find_prose, merge_runs, render
 from orihon.context.transcript import quoted
 from orihon.inheritance.names import Names, remove_names
 from orihon.inheritance.notice import Language, format_end
 from orihon.inheritance.outline import DETAIL, EXECUTION, HISTORY, OUTLINE, RECOMMENDATIONS, TITLES, Outline, Section
 from orihon.inheritance.search import Previous
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
-from orihon.tokens import Counter
+from orihon.tokens import Ceiling, Counter
 
+WORDS_SHARE = 0.4  # of the room, for what a model said
+LEDGER_SHARE = 0.5  # of the room, before the outline of the newest run is left out
 SHARE_PERCENT = 10  # of the window, at most
 MAX_CHARS_PER_TOKEN = 32  # text beyond this is cut before it is counted
 
@@ -79,10 +84,20 @@ def render_block(
     settings: ContextInheritance,
     language: Language = "ja",
     outlines: Sequence[Outline] = (),
+    ledgers: Sequence[Sequence[Entry]] = (),
 ) -> Block:
-    """Return the block of a run. `outlines` are the outlines of the newest runs that have one, the newest first."""
-    builder = _Builder(previous, counter, max_tokens, language)
-    summary = neutralise(previous.summary.strip(), previous.names)
+    """Return the block of a run.
+
+    `outlines` are the outlines of the newest runs that have one, `ledgers` those of all runs, the newest first.
+    """
+    summary = previous.summary.strip()
+    if ledgers and ledgers[0]:  # the summary is what a model said, and then the ledger
+        summary = find_prose(summary)
+    summary = neutralise(summary, previous.names)
+    entries = merge_runs([[_neutralise_entry(entry, previous.names) for entry in ledger] for ledger in ledgers])
+    builder = _Builder(previous, counter, max_tokens, language, entries)
+    if entries:
+        summary = builder.shorten_words(summary)
     texts: Texts = []
     left_out: tuple[str, ...] = ()
     for texts, left_out in _render_levels(outlines, previous.names, settings.planning, language):
@@ -96,6 +111,10 @@ def neutralise(text: str, names: Names) -> str:
     """Return text of an earlier run as it may be quoted: without names, and without anything that looks like a mark."""
     text = _LINE_ENDS.sub("\n", _UNSEEN.sub("", clean_text(text)))
     return quoted(_OURS.sub("&lt;", remove_names(text, names)))
+
+
+def _neutralise_entry(entry: Entry, names: Names) -> Entry:
+    return replace(entry, text=neutralise(entry.text, names))
 
 
 def _render_levels(
@@ -157,26 +176,65 @@ def _render_line(line: str) -> str:
 class _Builder:
     """Builds a block that fits."""
 
-    def __init__(self, previous: Previous, counter: Counter, max_tokens: int, language: Language) -> None:
-        self.previous, self.counter, self.max_tokens, self.language = previous, counter, max_tokens, language
+    def __init__(
+        self, previous: Previous, counter: Counter, max_tokens: int, language: Language, entries: Sequence[Entry]
+    ) -> None:
+        self.previous, self.max_tokens, self.language = previous, max_tokens, language
+        self.count, self.ceiling = counter.text, Ceiling(counter)
+        self.entries = entries
+        self.runs = 1 + max((entry.age for entry in entries), default=0)
+        wanted = self.ceiling.text(self._render(max_tokens)) if entries else 0
+        self.needed = min(wanted, int(max_tokens * LEDGER_SHARE))
 
-    def build(self, summary: str, texts: Texts, left_out: tuple[str, ...] = ()) -> Block | None:
-        """Return the block, or None if it is too long."""
+    def build(
+        self, summary: str, texts: Texts, left_out: tuple[str, ...] = (), *, needed: int | None = None
+    ) -> Block | None:
+        """Return the block, or None if it is too long or leaves less than `needed` tokens to the ledgers."""
+        text = self._compose(summary, "", texts)
+        room = self.max_tokens - self.ceiling.text(text)
+        if room < (self.needed if needed is None else needed):
+            return None
+        while self.entries and room > 0:
+            text = self._compose(summary, self._render(room - 2), texts)
+            tokens = self.ceiling.text(text)
+            if tokens <= self.max_tokens:
+                break
+            room -= max(8, tokens - self.max_tokens)  # a counter need not add up
+            text = self._compose(summary, "", texts)
+        return Block(text, self.count(text), left_out)
+
+    def shorten_words(self, summary: str) -> str:
+        """Return what a model said, shortened so that the ledgers keep their room."""
+        length = len(summary)
+        while length and self.ceiling.text(summary[:length]) > self.max_tokens * WORDS_SHARE:
+            length = length * 9 // 10
+        return summary if length == len(summary) else self._shorten(summary, length)
+
+    def _render(self, max_tokens: int) -> str:
+        return render(
+            self.entries,
+            max_tokens=max_tokens,
+            counter=self.ceiling,
+            language=self.language,
+            runs=self.runs,
+            handles=False,
+        )
+
+    def _compose(self, summary: str, ledger: str, texts: Texts) -> str:
         head = _HEAD[self.language].format(short=self.previous.short, ended=format_end(self.previous))
-        parts = "\n\n".join([summary, *(f"## {title}\n{text}" for title, text in texts)])
-        text = "\n".join([head, _INTRODUCTION[self.language], _OPEN, parts, _CLOSE])
-        tokens = self.counter.text(text)
-        return Block(text, tokens, left_out) if tokens <= self.max_tokens else None
+        parts = "\n\n".join(filter(None, [summary, ledger, *(f"## {title}\n{text}" for title, text in texts)]))
+        return "\n".join([head, _INTRODUCTION[self.language], _OPEN, parts, _CLOSE])
 
     def build_shortened(self, summary: str, texts: Texts, left_out: tuple[str, ...]) -> Block:
         """Return the block with a shortened summary. The outline stays if half of the room is left to the summary."""
         cut = (*left_out, "end of the summary")
-        room = self.max_tokens - sum(self.counter.text(f"## {title}\n{text}") for title, text in texts)
+        room = self.max_tokens - sum(self.ceiling.text(f"## {title}\n{text}") for title, text in texts)
         if texts and 2 * room >= self.max_tokens and (shortened := self._cut(summary, texts, cut)):
             return shortened
         dropped = ("the plan",) if texts else ()
         return (
-            self.build(summary, [], (*left_out, *dropped))
+            self.build(summary, [], (*left_out, *dropped), needed=0)
+            or (self.build("", [], (*cut, *dropped), needed=0) if self.entries else None)
             or self._cut(summary, [], (*cut, *dropped))
             or Block("", 0, (*cut, *dropped))
         )

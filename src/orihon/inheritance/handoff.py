@@ -8,18 +8,22 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orihon.context.language import language_of
+from orihon.context.ledger import Entry
 from orihon.inheritance.block import max_block_tokens, render_block
 from orihon.inheritance.names import collect_names
 from orihon.inheritance.notice import Language, render_notice
-from orihon.inheritance.outline import Outline, read_outline
+from orihon.inheritance.outline import Outline, read_ledger, read_outline
 from orihon.inheritance.search import Previous, Search, Skipped, search
 from orihon.records import Message, TaskRow
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores.base import Store
 from orihon.task_key import TaskKey
 from orihon.tokens import Counter
+
+MAX_RUNS = 50  # whose ledgers are read
 
 log = logging.getLogger("orihon")
 
@@ -71,10 +75,12 @@ def make_handoff(
     if language == "auto":  # the language of the earlier run, because the new one has no message yet
         language = _detect_language(found.previous.summary)
     previous, outlines = _read_outlines(store, found.previous, found.older, settings.planning)
+    ledgers = _read_ledgers((previous.row, *found.older))
     max_tokens = max_block_tokens(settings, context_length)
     block = render_block(
         previous,
         counter=counter, max_tokens=max_tokens, settings=settings, language=language, outlines=outlines,
+        ledgers=ledgers,
     )  # fmt: skip
     if not block.text:
         log.warning("[uuid:%s] Nothing of it fits into %d tokens, so nothing is inherited.", previous.short, max_tokens)
@@ -97,16 +103,20 @@ def _detect_language(summary: str) -> Language:
     return "ja" if language_of([message]) == "ja" else "en"
 
 
+def _read_ledgers(rows: Sequence[TaskRow]) -> list[list[Entry]]:
+    """Return the ledgers of the runs, the newest first; those of older runs say which run they are of."""
+    newest, *older = rows[:MAX_RUNS]
+    return [read_ledger(newest), *([replace(entry, run=row.uuid[:8]) for entry in read_ledger(row)] for row in older)]
+
+
 def _read_outlines(
     store: Store, previous: Previous, older: Sequence[TaskRow], planning: InheritedPlanning
 ) -> tuple[Previous, list[Outline]]:
     """Return the outlines of the newest runs that have one, and `previous` with the names of all their users."""
     names, outlines = previous.names, list[Outline]()
-    for row in (previous.row, *older):
-        if len(outlines) >= planning.max_previous_plans:
-            break
-        outline = read_outline(row)
+    for row in (previous.row, *older[: MAX_RUNS - 1]):
+        names |= collect_names(store, row)
+        outline = read_outline(row) if len(outlines) < planning.max_previous_plans else None
         if outline is not None:
             outlines.append(outline)
-            names |= collect_names(store, row)
     return msgspec.structs.replace(previous, names=names), outlines

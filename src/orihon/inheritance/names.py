@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from orihon.coerce import decode_json
 from orihon.errors import OrihonError
+from orihon.inheritance.outline import read_people
 from orihon.records import Metadata, TaskRow
 from orihon.redaction import has_mask, mask
 from orihon.stores.base import Store
@@ -52,7 +53,7 @@ class Names(Struct, frozen=True):
 
 def collect_names(store: Store, row: TaskRow) -> Names:
     """Return the users and the machines of a task, as its row and its metadata give them."""
-    people, machines = {row.user}, {row.hostname, _find_lease_host(row.lease_owner)}
+    people, machines = {row.user, *read_people(row)}, {row.hostname, _find_lease_host(row.lease_owner)}
     try:
         for metadata in store.read(row.uuid, Metadata):
             people.add(metadata.user)

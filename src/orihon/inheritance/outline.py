@@ -11,13 +11,14 @@ from __future__ import annotations
 import heapq
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from orihon.coerce import decode_json
+from orihon.context.ledger import Entry
 from orihon.errors import OrihonError
 from orihon.records import TaskRow, ToolCall
 from orihon.stores.base import Store
@@ -39,6 +40,7 @@ MAX_SECTIONS, MAX_LINES, MAX_LINE_CHARS, MAX_KIND_CHARS = 50, 100, 500, 50
 MAX_CALLS = 10_000  # the newest tool calls of a run; older calls are not counted
 MAX_TOOLS, MAX_TOOL_CHARS, MAX_ERROR_CHARS = 200, 200, 200
 MAX_STORED_TOOLS = 20
+MAX_ENTRIES = 2_000
 
 S = TypeVar("S", bound=Struct)
 
@@ -71,8 +73,17 @@ class Outline(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolUse, ...] = ()
 
 
-def make_outline(store: Store, row: TaskRow, notes: Mapping[str, Any]) -> str:
-    """Return the JSON text that `TaskRow.handoff` keeps of a task that ends. `notes` are the notes of its view."""
+def make_outline(
+    store: Store,
+    row: TaskRow,
+    notes: Mapping[str, Any],
+    ledger: Sequence[Entry] = (),
+    people: Sequence[str] = (),
+) -> str:
+    """Return the JSON text that `TaskRow.handoff` keeps of a task that ends. `notes` are the notes of its view.
+
+    `people` are the users whose names no later run may read.
+    """
     sections = list(_clean_sections(_convert_items(notes.get(NOTE), Section)))
     tools: list[ToolUse] = []
     try:
@@ -80,6 +91,8 @@ def make_outline(store: Store, row: TaskRow, notes: Mapping[str, Any]) -> str:
     except (OrihonError, OSError, ValueError) as error:
         log.warning("[uuid:%s] The tool calls are missing from the outline: %s", row.uuid[:8], error)
     outline = {"planned": bool(sections), "sections": sections, "tools": tools}
+    outline |= {"ledger": ledger} if ledger else {}
+    outline |= {"people": people} if people else {}
     return msgspec.json.encode(store.sanitiser.value(msgspec.to_builtins(outline))).decode()
 
 
@@ -101,13 +114,7 @@ def cut_sections(summary: str) -> str:
 
 def read_outline(row: TaskRow) -> Outline | None:
     """Return the outline that a row keeps, or None if it has no readable section."""
-    try:
-        data = decode_json(row.handoff or "null")
-    except ValueError:
-        log.warning("[uuid:%s] The outline of this run is not readable.", row.uuid[:8])
-        return None
-    if not isinstance(data, dict):
-        return None
+    data = _read_json(row)
     sections = _convert_items(data["sections"], Section) if "sections" in data else _convert_old_outline(data)
     cleaned = tuple(_clean_sections(sections))
     if not cleaned:
@@ -119,6 +126,27 @@ def read_outline(row: TaskRow) -> Outline | None:
         sections=cleaned,
         tools=tuple(_convert_items(data.get("tools"), ToolUse)[:MAX_STORED_TOOLS]),
     )
+
+
+def read_ledger(row: TaskRow) -> list[Entry]:
+    """Return the ledger that a row keeps; none if it has no readable one."""
+    items = _read_json(row).get("ledger")
+    return _convert_items(items, Entry, MAX_ENTRIES)
+
+
+def read_people(row: TaskRow) -> list[str]:
+    """Return the users that a row names beside its own."""
+    names = _read_json(row).get("people")
+    return [name for name in names[:MAX_LINES] if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _read_json(row: TaskRow) -> dict[str, Any]:
+    try:
+        data = decode_json(row.handoff or "null")
+    except ValueError:
+        log.warning("[uuid:%s] The outline of this run is not readable.", row.uuid[:8])
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def count_tool_uses(store: Store, uuid: str) -> list[ToolUse]:
@@ -137,10 +165,10 @@ def count_tool_uses(store: Store, uuid: str) -> list[ToolUse]:
     return heapq.nlargest(MAX_TOOLS, uses.values(), key=lambda use: use.successes + use.failures)
 
 
-def _convert_items(data: Any, kind: type[S]) -> list[S]:
+def _convert_items(data: Any, kind: type[S], limit: int = MAX_SECTIONS) -> list[S]:
     """Return the items of a list that are of this kind. A row may have been edited outside Orihon."""
     items: list[S] = []
-    for item in data[:MAX_SECTIONS] if isinstance(data, list) else ():
+    for item in data[:limit] if isinstance(data, list) else ():
         try:
             items.append(msgspec.convert(item, kind))
         except (ValueError, RecursionError):

@@ -154,14 +154,17 @@ class Lifecycle:
 
         writer = self._writer
         writer.update(activity="completing", last_activity="final_summary")
-        summary = self._summaries.make_final(render_sections(writer.log.view.state.notes))
+        ledger = self._summaries.find_ledger()
+        summary = self._summaries.make_final(ledger, render_sections(writer.log.view.state.notes))
         writer.lease.sync()
         writer.update(
             status=ending.status,
             activity="",
             completed_at=codec.now(),
             final_summary=summary or None,
-            handoff=make_outline(writer.lease.store, writer.row, writer.log.view.state.notes),
+            handoff=make_outline(
+                writer.lease.store, writer.row, writer.log.view.state.notes, ledger, self._summaries.people
+            ),
             error_message=ending.error or None,
             reason=ending.reason or None,
         )

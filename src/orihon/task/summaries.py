@@ -5,7 +5,6 @@ A summary is stored first and counts from its event on, so a failure on the way 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -13,6 +12,9 @@ from typing import Any
 import msgspec
 
 from orihon.context.compress import Compression, compress, should_compress
+from orihon.context.extract import find_entries
+from orihon.context.ledger import Entry
+from orihon.context.matter import matter_of
 from orihon.context.ranges import Ranges, contains, joined, last_of, upto
 from orihon.context.summary import Limits, Outcome, summarise
 from orihon.context.units import after_prompt
@@ -24,9 +26,10 @@ MAX_OUTPUT = 4096
 MIN_GAIN = 0.1  # of the limit; less is not worth a request
 LEFT_OUT_SHARE = 0.75  # of the oldest messages
 MIN_FINAL_TOKENS = 400  # what the shortest run may be summarised in
+LEDGER_TOKENS = 250_000  # the newest messages of a task that its ledger is found in
+OPENING = 8  # the first messages, which are read in any case
 TANGENT_KEY = "orihon:aside:"
 
-_HANDLE = re.compile(r"\(m\d+\) ")
 _TANGENT = {"en": "[side conversation, summarised] {}", "ja": "[別の会話の要約] {}"}
 
 
@@ -123,7 +126,27 @@ class Summaries:
         writer.logger.info("Compression completed: %d -> %d tokens", outcome.original_tokens, outcome.tokens)
         return compression
 
-    def make_final(self, sections: str = "") -> str:
+    def find_ledger(self) -> list[Entry]:
+        """Return the ledger of the task: what all visible messages leave, also those that a summary stands for."""
+        log = self._writer.log
+        messages: list[Message] = []
+        tokens = 0
+        for message in log.backwards(log.view.state.ranges):
+            tokens += message.tokens
+            if tokens > LEDGER_TOKENS:
+                opening = (one for one in log.read(1, OPENING) if one.seq < message.seq and log.view.shows(one.seq))
+                messages.extend(reversed(list(opening)))
+                break
+            messages.append(message)
+        return find_entries(list(matter_of(messages[::-1])))
+
+    @property
+    def people(self) -> list[str]:
+        """Who wrote or is assigned to the issue of the task."""
+        issues = (message.issue for message in self._writer.log.read(1, OPENING) if message.issue is not None)
+        return list(dict.fromkeys(name for issue in issues for name in (issue.author, *issue.people) if name))
+
+    def make_final(self, ledger: Sequence[Entry] = (), sections: str = "") -> str:
         """Return the summary that the next run inherits; "" if the task has no messages.
 
         `sections` is what is recorded of its plan. It is not left to a model: it follows the summary as it is.
@@ -138,7 +161,7 @@ class Summaries:
         messages = after_prompt(log.newest_uncovered())
         if not messages and not previous:
             return ""
-        outcome = self._summarise(messages, previous)
+        outcome = self._summarise(messages, previous, ledger)
         if sections:
             text = "\n\n".join(filter(None, (outcome.text, sections)))
             outcome = msgspec.structs.replace(outcome, text=text, tokens=log.counter.text(text))
@@ -172,8 +195,8 @@ class Summaries:
         text = _TANGENT[log.language].format(outcome.text)
         return writer.append(Message(seq=0, role="user", content=text, key=key, timestamp="", tokens=0))
 
-    def _summarise(self, messages: Sequence[Message], previous: str) -> Outcome:
-        """Return a summary for a reader who will not see the messages: short runs are told in full, without handles."""
+    def _summarise(self, messages: Sequence[Message], previous: str, ledger: Sequence[Entry] | None = None) -> Outcome:
+        """Return a summary for a reader who will not see the messages: short runs are told in full."""
         log, config = self._writer.log, self._writer.config
         outcome = summarise(
             messages,
@@ -184,10 +207,10 @@ class Summaries:
             language=log.language,
             template=config.summary_prompt,
             least=MIN_FINAL_TOKENS,
+            entries=ledger,
         )
         self._warn(outcome)
-        text = _HANDLE.sub("", outcome.text)
-        return msgspec.structs.replace(outcome, text=text, tokens=log.counter.text(text), missing=())
+        return outcome
 
     def _warn(self, outcome: Outcome) -> None:
         for problem in outcome.problems:
