@@ -13,6 +13,7 @@ import time
 import pytest
 
 from support.cli_process import run_cli
+from support.failing_server import Chaos, says
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "_API_KEY"))}
 
@@ -307,3 +308,26 @@ def test_a_queue_in_memory(desk):
     """It would be seen by nobody."""
     assert desk("enqueue", "Mend the shop", "--store", "memory:").returncode == 2
     assert desk("worker", "--once", "--store", "memory:").returncode == 2
+
+
+def test_replies_are_cached(desk):
+    """000 §10.2: 「同じコンテキストで同じ応答を再利用」, by an option of the run and by the setting."""
+    arguments = ("run", "Say hello.", "--no-plan", "--model", "openai:gpt-4o")
+    configured = desk.place / "config.yaml"
+    configured.write_text("context_storage:\n  summariser: extractive\n")
+    with Chaos([says("Hello."), says("Hello again.")]) as server:
+        environ = {"OPENAI_API_KEY": "k3y-9f7q2w8e", "OPENAI_BASE_URL": f"{server.root}/v1"}
+
+        def answer(*options, store):
+            shown = run_cli([*arguments, *options, "--store", store], desk.place, ENVIRON | environ)
+            assert shown.returncode == 0, shown.stderr
+            return shown.stdout
+
+        cached = ("--reply-cache", "replies")
+        assert [answer(*cached, store=name) for name in ("one", "two")] == ["Hello.\n"] * 2
+        assert len(server.bodies) == 1
+        assert answer(store="three") == "Hello again.\n"
+        with configured.open("a") as file:
+            file.write("llm:\n  reply_cache: replies\n")
+        assert answer(store="four") == "Hello.\n"
+        assert len(server.bodies) == 2

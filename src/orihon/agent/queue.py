@@ -46,6 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     plan: bool | None = None  # None for the setting
     approve: Approve = "ask"
+    reply_cache: str = ""
     context_length: int | None = None
     calls: int | None = None
     seconds: float | None = None

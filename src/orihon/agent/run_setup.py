@@ -135,7 +135,7 @@ class RunSetup:
 
     def open_model(self, name: str) -> Model:
         """Open a model, which is closed with the setup."""
-        model = open_model(name, self.settings)
+        model = open_model(name, self.settings, cache=Path(self.job.reply_cache) if self.job.reply_cache else None)
         self._stack.callback(_close_model, model)
         return model
 

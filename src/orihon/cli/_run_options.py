@@ -27,6 +27,11 @@ _OPTIONS = {
         type=click.Choice(["ask", "edits", "all"]),
         help="What the model may do without asking: nothing, edit files, everything.",
     ),
+    "reply_cache": click.option(
+        "--reply-cache",
+        type=click.Path(file_okay=False),
+        help="Directory of replies: a request that was answered before is not sent again.",
+    ),
     "context_length": click.option("--context-length", type=click.IntRange(1), help="Tokens that the model accepts."),
     "calls": click.option("--max-calls", "calls", type=click.IntRange(1), help="Maximum number of model calls."),
     "seconds": click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Maximum time."),
@@ -56,8 +61,8 @@ def select_job_fields(options: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--cost needs the prices of tokens.", hint="Add --prices IN OUT, of a million tokens.")
     if fields.get("model", "").startswith("scripted:"):
         fields["model"] = f"scripted:{Path(fields['model'].removeprefix('scripted:')).resolve()}"
-    if "workspace" in fields:
-        fields["workspace"] = str(Path(fields["workspace"]).resolve())
+    for name in {"workspace", "reply_cache"} & fields.keys():
+        fields[name] = str(Path(fields[name]).resolve())
     return fields
 
 

@@ -112,6 +112,9 @@ class Llm(Section, frozen=True, kw_only=True):
     tries: Annotated[Count, doc("Maximum attempts for a request when the provider fails.")] = 6
     stall_seconds: Annotated[Positive, doc("Seconds without data after which a request fails.")] = 300.0
     total_seconds: Annotated[Positive, doc("Maximum duration of all attempts for one request.")] = 1800.0
+    reply_cache: Annotated[
+        str, doc("Directory of replies; a request that was answered before is not sent again. Empty means none.")
+    ] = ""
     openai: Provider = Provider(model="gpt-4o")
     ollama: Provider = Provider(model="qwen3-30b", context_length=32_768, base_url="http://localhost:11434/v1")
     lmstudio: Provider = Provider(model="qwen3-30b", context_length=32_768, base_url="http://localhost:1234/v1")

@@ -78,7 +78,10 @@ def was_cut(reply: dict[str, Any]) -> bool:
 
 
 def open_model(name: str, settings: Settings, *, cache: Path | None = None, backoff: Backoff | None = None) -> Model:
-    """Return the model of this name. `cache` is a directory for replies; `backoff` replaces the configured retries."""
+    """Return the model of this name.
+
+    `cache` is a directory for replies, by default the configured one; `backoff` replaces the configured retries.
+    """
     provider, colon, model = name.strip().partition(":")
     if not colon or provider not in {*PROVIDERS, "scripted"}:  # a colon may belong to the model, as in `qwen3:30b`
         provider, model = settings.llm.provider, name.strip()
@@ -91,6 +94,8 @@ def open_model(name: str, settings: Settings, *, cache: Path | None = None, back
         setting = f"llm.{provider}.model"
         raise UsageError(f"No model is named for {provider}.", hint=f"Set `{setting}`, or use `{provider}:NAME`.")
     backoff = backoff or Backoff(tries=settings.llm.tries, max_seconds=settings.llm.total_seconds)
+    if cache is None and settings.llm.reply_cache:
+        cache = Path(settings.llm.reply_cache).expanduser()
     replies = ReplyCache(Path(cache), sanitiser_for(settings)) if cache is not None else None
     remote: Model = _load_class(provider)(provider, model, settings, backoff, replies)
     return remote
