@@ -49,8 +49,8 @@ class AuditLog(Protocol):
 class Trail:
     """Writes audit entries for one caller: each entry names the user and the command."""
 
-    def __init__(self, audit: AuditLog | None, principal: Principal, through: str) -> None:
-        self.audit, self.principal, self.through = audit, principal, through
+    def __init__(self, audit: AuditLog | None, principal: Principal, command: str) -> None:
+        self.audit, self.principal, self.command = audit, principal, command
 
     def record(self, at: str, read: Sequence[str], **what: Any) -> None:
         """Record an access; `read` names the parts that were read."""
@@ -69,7 +69,7 @@ class Trail:
 
     def _add(self, at: str, **what: Any) -> None:
         if self.audit is not None:
-            self.audit.add(user=self.principal.user, admin=self.principal.admin, through=self.through, at=at, **what)
+            self.audit.add(user=self.principal.user, admin=self.principal.admin, through=self.command, at=at, **what)
 
 
 def principal(settings: Settings, environ: Mapping[str, str] | None = None, *, token: str | None = None) -> Principal:

@@ -105,7 +105,7 @@ class AuditTable(Audit):
 
 
 @contextmanager
-def open_trail(url: str, options: Options, who: Principal, through: str) -> Iterator[Trail]:
+def open_trail(url: str, options: Options, principal: Principal, command: str) -> Iterator[Trail]:
     """Yield the trail of a store that the command does not open. Without a store it writes nothing.
 
     A store of files stays closed: it may be damaged, and opening it could repair what the doctor is to find.
@@ -123,7 +123,7 @@ def open_trail(url: str, options: Options, who: Principal, through: str) -> Iter
             pass  # without a store there is no audit; the command itself says what is wrong
         except StoreError as error:
             log.warning("The audit could not be written: %s", error)
-        yield Trail(audit, who, through)
+        yield Trail(audit, principal, command)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
