@@ -132,9 +132,11 @@ def show_call(viewer: Viewer, request: Request) -> Page:
     calls = viewer.calls.read(reader)
     number = request.path_params["call"]
     facts = _call(calls, number)
-    window, _ = windows.look_at(reader, calls, facts)
+    window, sent = windows.look_at(reader, calls, facts)
     costs = calls.costs(reader.row.model or "")
-    change = windows.compare(reader, calls, calls[number - 1], facts) if number > 1 else None
+    change = None
+    if number > 1:
+        change = windows.compare(windows.look_at(reader, calls, calls[number - 1]), (window, sent))
     data = task_data(viewer, reader) | {
         "call": number,
         "is_next": facts is None,
@@ -152,7 +154,7 @@ def show_difference(viewer: Viewer, request: Request) -> Page:
     calls = viewer.calls.read(reader)
     before, after = request.path_params["before"], request.path_params["after"]
     facts = [_call(calls, number) for number in (before, after)]
-    change = windows.compare(reader, calls, *facts)
+    change = windows.compare(*(windows.look_at(reader, calls, one) for one in facts))
     timestamp = facts[0].timestamp if facts[0] else ""
     model = (facts[0].model if facts[0] else "") or reader.row.model or ""
     lost = price_of_lost_cache(model, change.lost_tokens, timestamp) if change.first_byte is not None else 0.0

@@ -285,9 +285,9 @@ def request_bytes(window: Window) -> list[bytes]:
     return [msgspec.json.encode(message) for message in window.openai()]
 
 
-def compare(reader: Reader, calls: TaskCalls, one: CallFacts | None, other: CallFacts | None) -> Difference:
+def compare(one: tuple[SeenWindow, Window], other: tuple[SeenWindow, Window]) -> Difference:
     """Compare two windows and the requests that they made."""
-    (before, window_before), (after, window_after) = (look_at(reader, calls, facts) for facts in (one, other))
+    (before, window_before), (after, window_after) = one, other
     old, new = b",".join(request_bytes(window_before)), b",".join(request_bytes(window_after))
     shared = _shared_bytes(old, new)
     kept = _shared_items(before, after)

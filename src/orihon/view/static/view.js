@@ -205,7 +205,7 @@ function followTask() {
     talk.dataset.last = talk.dataset.count = seq;
     if (wasAtEnd) {
       while (talk.children.length > 600) talk.firstElementChild.remove();
-      scrollTo(0, document.documentElement.scrollHeight);
+      scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
     } else {
       unseen += 1;
       news.textContent = talk.dataset.new.replace("#", unseen);
@@ -220,7 +220,7 @@ function followTask() {
       shown.textContent = text;
     }
   });
-  news.addEventListener("click", () => scrollTo(0, document.documentElement.scrollHeight));
+  news.addEventListener("click", () => scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" }));
   addEventListener("scroll", () => {
     if (isAtEnd()) {
       unseen = 0;
@@ -228,6 +228,22 @@ function followTask() {
     }
   }, { passive: true });
 }
+
+// what a mark, a fold or a summary stands for
+document.addEventListener("toggle", async (event) => {
+  const { load, first, last } = event.target.dataset ?? {};
+  if (!load || !event.target.open) return;
+  delete event.target.dataset.load;
+  const answer = await fetch(load);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const hidden = [...page.querySelectorAll("article.message[id^=m]")].filter((one) => {
+    const seq = Number(one.id.slice(1));
+    return seq >= Number(first) && seq <= Number(last);
+  });
+  for (const one of hidden) one.removeAttribute("id");
+  event.target.querySelector("div").prepend(...hidden);
+}, true);
 
 // the whole of a long text, in its place
 document.addEventListener("click", async (event) => {
