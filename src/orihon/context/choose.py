@@ -8,13 +8,51 @@ made of the message's own tokens; `undo` gives room back when the counter finds 
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from orihon.context.claims import Claims, Sheets, Span
 
 MARK_TOKENS = 4
 LEAST_TOKENS = 10  # no passage costs less
+
+
+class Queue:
+    """Passages by their places, the smallest ratio first. Only what was pushed again takes an object."""
+
+    def __init__(self, ratios: Iterable[float] = ()) -> None:
+        self._ratios = array("d", ratios)
+        self._again: list[tuple[float, int]] = []
+        self._order = array("l")
+        self._sort(place for place, ratio in enumerate(self._ratios) if ratio)
+
+    def _sort(self, places: Iterable[int]) -> None:
+        self._order = array("l", sorted(sorted(places), key=self._ratios.__getitem__))
+        self._order.reverse()
+
+    def __bool__(self) -> bool:
+        return bool(self._order or self._again)
+
+    @property
+    def ratio(self) -> float:
+        """The smallest ratio."""
+        return min([self._ratios[place] for place in self._order[-1:]] + [ratio for ratio, _ in self._again[:1]])
+
+    def pop(self) -> int:
+        """Take out the passage of the smallest ratio."""
+        if self._again and (not self._order or self._again[0] < (self._ratios[self._order[-1]], self._order[-1])):
+            return heapq.heappop(self._again)[1]
+        return self._order.pop()
+
+    def push(self, place: int, ratio: float) -> None:
+        """Put in a passage again; if it is there already, the smaller ratio counts."""
+        heapq.heappush(self._again, (ratio, place))
+
+    def put_back(self, left: list[tuple[float, int]]) -> None:
+        """Put in again what was taken out."""
+        self._again += left
+        heapq.heapify(self._again)
 
 
 class Chooser:
@@ -32,7 +70,7 @@ class Chooser:
         self._taken: list[tuple[int, list[int], int | None, float]] = []  # page, new pieces, unit opened, tokens
         self._claims = Claims()
         self._met = bytearray()
-        self._heap: list[tuple[float, int]] = []  # the places of passages among those of the claims
+        self._queue = Queue()  # the passages of the claims
 
     def unit(self, page: int) -> int:
         """The unit that a page belongs to."""
@@ -129,34 +167,33 @@ class Chooser:
         """Let claims compete for the room."""
         self._claims = claims
         self._met = bytearray(len(claims.values))
-        for place in range(len(claims.spans)):
-            self._push(place)
+        self._queue = Queue(map(self._ratio, range(len(claims.spans))))
 
     def _gain(self, place: int) -> float:
         met, values = self._met, self._claims.values
         return sum([values[number] for number in self._claims.met_by(place) if not met[number]])
 
-    def _push(self, place: int) -> None:
-        if gain := self._gain(place):
-            heapq.heappush(self._heap, (-gain / (self.cost(self._claims.span(place)) + 0.01), place))
+    def _ratio(self, place: int) -> float:
+        """Return what a passage gains for its cost, as a negative number; 0 if it gains nothing."""
+        gain = self._gain(place)
+        return -gain / (self.cost(self._claims.span(place)) + 0.01) if gain else 0.0
 
     def fill(self) -> set[int]:
         """Meet claims until nothing more fits; the units that changed."""
         changed = set()
-        left = []
-        while self._heap and self.room > LEAST_TOKENS:
-            _, place = heapq.heappop(self._heap)
+        queue, left = self._queue, []
+        while queue and self.room > LEAST_TOKENS:
+            place = queue.pop()
+            ratio = self._ratio(place)
+            if not ratio:
+                continue
+            if queue and ratio > queue.ratio:  # others were paid since: it is worth less than it was
+                queue.push(place, ratio)
+                continue
             span = self._claims.span(place)
-            gain, tokens = self._gain(place), self.cost(span)
-            if not gain:
-                continue
-            ratio = -gain / (tokens + 0.01)
-            if self._heap and ratio > self._heap[0][0]:  # others were paid since: it is worth less than it was
-                heapq.heappush(self._heap, (ratio, place))
-                continue
             unit = self.unit(span[0])
             fresh = unit not in self.opened
-            if not self.take(span, tokens=tokens):
+            if not self.take(span):
                 left.append((ratio, place))
                 continue
             changed.add(unit)
@@ -165,7 +202,7 @@ class Chooser:
             if fresh:  # the frame is paid for: everything else in the unit is cheaper now
                 for page in self._pages_of[unit]:
                     for other in self._claims.of_page(page):
-                        self._push(other)
-        self._heap += left
-        heapq.heapify(self._heap)
+                        if ratio := self._ratio(other):
+                            queue.push(other, ratio)
+        queue.put_back(left)
         return changed

@@ -20,7 +20,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from heapq import nsmallest
 from itertools import accumulate
 
 from orihon.context.names import TOKEN, may_mention
@@ -149,13 +148,12 @@ class Names:
         seen = math.pow(fade(now - self.last[name]), 0.5)
         return NAME * (1 + self.written[name]) * math.pow(1 + self.heat[name], 0.7) * seen * told
 
-    def best(self, most: int, now: int) -> list[tuple[int, float]]:
-        """Return the names that are worth most, and what they are worth."""
+    def best(self, most: int, now: int) -> tuple[array[int], array[float]]:
+        """Return the names that are worth most, and what each name is worth."""
         worth = array("d", (self.worth(name, now) if self.pages[name] else 0.0 for name in range(len(self.texts))))
-        named = nsmallest(
-            most, filter(worth.__getitem__, range(len(worth))), lambda name: (-worth[name], self.texts[name])
-        )
-        return [(name, worth[name]) for name in named]
+        named = sorted(filter(worth.__getitem__, range(len(worth))), key=self.texts.__getitem__)
+        named.sort(key=worth.__getitem__, reverse=True)
+        return array("l", named[:most]), worth
 
 
 def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> Claims:
@@ -166,17 +164,18 @@ def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: Abstrac
     pages = sheets.pages
     names = survey(pages, whole)
     found = Claims()
-    for name, worth in names.best(int(room / TOKENS_PER_NAME) + 1, len(pages)):
+    best, worth = names.best(int(room / TOKENS_PER_NAME) + 1, len(pages))
+    for name in best:
         text = names.texts[name]
         places = mentions(text, names.holders(name), pages)
         spans = sorted({(page, *sheets[page].around(at, len(text), AROUND)) for page, at in places})
         spans = [span for span in spans if pages[span[0]].message.seq not in stale] or spans
-        found.add(worth, spans)
+        found.add(worth[name], spans)
         shown = [span for span in spans if not pages[span[0]].written]
         if shown and len(shown) < len(spans):
-            found.add(worth * SHOWN, shown)
-    for worth, span in (*_errors(sheets, whole), *_opinions(sheets, whole)):
-        found.add(worth, [span])
+            found.add(worth[name] * SHOWN, shown)
+    for value, span in (*_errors(sheets, whole), *_opinions(sheets, whole)):
+        found.add(value, [span])
     return found.sort()
 
 

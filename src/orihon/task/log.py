@@ -32,6 +32,7 @@ from orihon.errors import BudgetTooSmall, Corrupt, NotFound
 from orihon.records import Blob, Event, Fold, Message, Metadata, Record, Summary
 from orihon.stores.base import LISTS, Problem, Store
 from orihon.task.config import TaskConfig, count_schemas, tool_name
+from orihon.task.heap import give_back
 from orihon.task.sticky import StickyTexts
 from orihon.task.window import Window
 from orihon.tokens import MIN_PAIRS, MOST_SCALE, calibrate, counter
@@ -292,11 +293,15 @@ class TaskLog:
         )
         return composed if tail is None else _with_tail(composed, tail)
 
-    def window(self, composed: Composed) -> Window:
-        """Return a composed window as the caller gets it."""
+    def window(self, composed: Composed, *, folded_because: tuple[str, ...] = ()) -> Window:
+        """Return a composed window as the caller gets it. After a fold, what making it took is given back."""
+        report = composed.report
+        if folded_because:
+            report = msgspec.structs.replace(report, reasons=folded_because)
+            give_back()
         return Window(
             composed.messages,
-            composed.report,
+            report,
             whole=composed.whole,
             schemas=self.schemas,
             model=self.config.model,

@@ -305,9 +305,8 @@ class Task:
                 batch = self.log.compose().batch
             if batch is not None:
                 self.writer.store_folds(batch)
-            composed = self.log.compose()
-            report = msgspec.structs.replace(composed.report, reasons=reasons)
-            composed = msgspec.structs.replace(composed, report=report)
+            del batch
+            return self.log.window(self.log.compose(), folded_because=reasons)
         return self.log.window(composed)
 
     def shrink_budget(self) -> None:

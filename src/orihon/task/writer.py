@@ -14,7 +14,6 @@ from orihon.errors import Conflict, NotFound, OrihonError, StoreError, UsageErro
 from orihon.records import Event, Fold, Message, Record, TaskRow
 from orihon.stores.base import Lease
 from orihon.task.config import TaskConfig
-from orihon.task.heap import give_back
 from orihon.task.log import TaskLog, load_config, load_view
 
 
@@ -73,7 +72,7 @@ class TaskWriter:
         self.row = self.lease.update(add=add, **changes)
 
     def store_folds(self, batch: Batch) -> None:
-        """Store a batch of folds. Its event makes it count. What making it took is given back to the system."""
+        """Store a batch of folds. Its event makes it count."""
         first = self.lease.last(Fold) + 1
         with self.lease.batch():
             for stand_in in batch.stand_ins:
@@ -88,7 +87,6 @@ class TaskWriter:
                     )
                 )
         self.event("folds", **batch.event(first, self.lease.last(Fold)))
-        give_back()
 
     @property
     def is_writable(self) -> bool:
