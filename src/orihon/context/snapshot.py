@@ -6,6 +6,7 @@ are named, the others are counted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -52,6 +53,8 @@ def merge_snapshot(
     """Return the snapshot with some fields replaced."""
     if isinstance(completed_actions, str) or isinstance(key_observations, str):
         raise TypeError("actions and observations are lists of texts")
+    if isinstance(goal, Mapping) or isinstance(current_phase, Mapping):  # since Python 3.12 a slice can be a key
+        raise TypeError("the goal and the phase are texts")
     if completed_actions is not None:
         snapshot = msgspec.structs.replace(snapshot, completed_actions=(), earlier_actions=0)
     if key_observations is not None:

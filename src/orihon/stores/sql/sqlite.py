@@ -53,8 +53,8 @@ TAKEN = (
     "FROM tasks WHERE uuid = ?"
 )
 PIECE = (
-    "DELETE FROM {table} WHERE uuid = ?1 AND {number} IN "
-    f"(SELECT {{number}} FROM {{table}} WHERE uuid = ?1 LIMIT {PIECE_ROWS}) AND {{condition}}"
+    "DELETE FROM {table} WHERE uuid = ? AND {number} IN "
+    f"(SELECT {{number}} FROM {{table}} WHERE uuid = ? LIMIT {PIECE_ROWS}) AND {{condition}}"
 )
 PIECE_PAGES = 32
 MAX_PAUSE_SECONDS = 0.05
@@ -179,10 +179,10 @@ class SqliteStore(SqlStore):
 
     def sweep(self, uuid: str, condition: str) -> None:
         for table, number in SWEPT_TABLES:
-            statement = PIECE.format(table=table, number=number, condition=condition.format(uuid="?1"))
+            statement = PIECE.format(table=table, number=number, condition=condition.format(uuid="?"))
             while True:
                 started = time.monotonic()
-                if not self.writer.change(statement, uuid):
+                if not self.writer.change(statement, *[uuid] * statement.count("?")):
                     break
                 _pause_since(started)
 
