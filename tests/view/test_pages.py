@@ -160,6 +160,26 @@ def test_the_timeline_has_every_call(place, client):
     assert page.count('class="fold"') >= len(folding)
 
 
+@pytest.mark.parametrize(
+    "path", ["/tasks", f"/t/{UUID}", f"/t/{UUID}/call/18", f"/t/{UUID}/diff/16/17", f"/t/{UUID}/m/4", f"/t/{UUID}/tree"]
+)
+def test_every_page_is_markdown_too(client, path):
+    """The same page with `.md`: its texts are there, and no text of the transcript is markup."""
+    answer = client.get(f"{path}.md")
+    assert answer.headers["content-type"].startswith("text/markdown")
+    assert "<article" not in answer.text
+    assert UUID in answer.text
+
+
+def test_the_markdown_of_a_window_has_its_messages(place, client):
+    """Each message that was sent stands there, quoted or fenced."""
+    _, sent = place
+    text = client.get(f"/t/{UUID}/call/18.md").text
+    for message in sent[17]:
+        for line in (message["content"] or "").splitlines():
+            assert line in text
+
+
 @pytest.mark.parametrize("path", ["/t/0000/call/1", f"/t/{UUID}/call/0", f"/t/{UUID}/call/99", "/t/none", "/no/page"])
 def test_what_does_not_exist_is_not_found(client, path):
     """The answer is a page with a sentence, in HTML and in JSON."""

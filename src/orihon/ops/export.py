@@ -127,47 +127,48 @@ def _list_media(message: Message) -> list[Part]:
 
 def render_markdown(reader: Reader) -> Iterator[str]:
     """Yield a Markdown page piece by piece."""
-    yield f"# {_escape_markdown(reader.row.task_key)}\n\n"
-    yield from (f"- {name}: {_escape_markdown(value)}\n" for name, value in _list_facts(reader))
+    yield f"# {escape_markdown(reader.row.task_key)}\n\n"
+    yield from (f"- {name}: {escape_markdown(value)}\n" for name, value in _list_facts(reader))
     for entry in iter_timeline(reader):
-        yield from _render_markdown_entry(entry)
+        yield from render_markdown_entry(entry)
 
 
-def _render_markdown_entry(entry: TimelineEntry) -> Iterator[str]:
+def render_markdown_entry(entry: TimelineEntry) -> Iterator[str]:
+    """Yield a message or a summary under a heading of its own."""
     record = entry.record
     if isinstance(record, Summary):
         yield f"\n## Summary of {record.start_seq} to {record.end_seq} · _{_describe_summary(entry)}_\n\n"
-        yield f"{_quote(record.summary)}\n"
+        yield f"{quote(record.summary)}\n"
         return
     explanation = EXPLANATIONS.get(entry.visibility, "")
     speaker: str = record.role
     if record.role == "tool":
-        name = _escape_markdown(record.tool_name or "")
+        name = escape_markdown(record.tool_name or "")
         speaker = f"tool {name}{' (error)' if record.is_error else ''}".rstrip()
     yield f"\n## {record.seq} {speaker}{f' · _{explanation}_' if explanation else ''}\n\n"
     if record.role == "tool":
-        yield _fence(record.text)
+        yield fence(record.text)
     elif record.text:
-        yield f"{_quote(record.text)}\n"
+        yield f"{quote(record.text)}\n"
     for part in _list_media(record):
-        yield f"\n_[{_escape_markdown(part.type)} {_escape_markdown(part.media_type or part.url or '')}]_\n"
+        yield f"\n_[{escape_markdown(part.type)} {escape_markdown(part.media_type or part.url or '')}]_\n"
     for call in record.tool_calls:
-        yield f"\n**{_escape_markdown(call.name)}**\n\n{_fence(call.arguments, 'json')}"
+        yield f"\n**{escape_markdown(call.name)}**\n\n{fence(call.arguments, 'json')}"
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a short text that is only text inside a line."""
     return _MARKDOWN_SYNTAX.sub(r"\\\1", escape_page_text(text).replace("\n", " "))
 
 
-def _fence(text: str, language: str = "") -> str:
+def fence(text: str, language: str = "") -> str:
     """Return the text in a fence that is longer than any in it."""
     text = escape_page_text(text)
     fence = "`" * max(3, 1 + max((len(ticks) for ticks in _TICKS.findall(text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}\n"
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """Return the text as a quotation. Tags are escaped, except inside fences, where they are text already."""
     lines = []
     fence = ""

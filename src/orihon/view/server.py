@@ -17,10 +17,11 @@ from starlette.staticfiles import StaticFiles
 
 from orihon.errors import AccessDenied, NotFound, OrihonError, UsageError
 from orihon.ops.access import AuthorizedStore
-from orihon.view import live, pages, reports
+from orihon.view import live, markdown, pages, reports
 from orihon.view.guard import TOKEN, Guard, Keys
-from orihon.view.page import Page, Viewer, choose_language
+from orihon.view.page import Page, Viewer, Words, choose_language
 
+OK = 200
 GRACE_SECONDS = 1  # for open streams, when the server ends
 STATUS = {NotFound: 404, UsageError: 400, AccessDenied: 403}
 
@@ -80,6 +81,7 @@ def make_app(viewer: Viewer, keys: Keys, *, host: str, port: int) -> Starlette:
     routes: list[Any] = [Mount("/static", StaticFiles(packages=[("orihon.view", "static")]), name="static")]
     for path, make in PAGES:
         routes.append(Route(f"{path}.json", _answer(viewer, make, "json")))
+        routes.append(Route(f"{path}.md", _answer(viewer, make, "md")))
         routes.append(Route(path, _answer(viewer, make, "html")))
     routes += [
         Route("/t/{uuid}/live", live.follow_task(viewer)),
@@ -96,7 +98,7 @@ def _answer(viewer: Viewer, make: Callable[[Viewer, Request], Page], form: str) 
     """Return an endpoint. It is no coroutine, so it runs in a thread and may read from a disk."""
 
     def endpoint(request: Request) -> Response:
-        status = 200
+        status = OK
         try:
             page = make(viewer, request)
         except OrihonError as error:
@@ -104,6 +106,9 @@ def _answer(viewer: Viewer, make: Callable[[Viewer, Request], Page], form: str) 
             page = Page("error.html", {"error": error.message, "hint": error.hint, "status": status})
         if form == "json":
             return Response(msgspec.json.encode(page.data), status, media_type="application/json")
+        if form == "md" and status == OK:
+            text = markdown.render(page, Words(choose_language(request)))
+            return Response(text, status, media_type="text/markdown")
         return Response(viewer.render(page, choose_language(request), request), status, media_type="text/html")
 
     return endpoint

@@ -6,6 +6,13 @@ function say(text) {
   document.getElementById("status").textContent = text;
 }
 
+async function copy(button, text) {
+  await navigator.clipboard.writeText(text);
+  button.dataset.done = "";
+  setTimeout(() => delete button.dataset.done, 1200);
+  say("✓");
+}
+
 function rows() {
   return [...document.querySelectorAll("[data-row], article.message, li.item")];
 }
@@ -82,9 +89,11 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-action], [data-copy]");
   if (!button) return;
   if (button.dataset.action === "help") document.getElementById("help").showModal();
-  if (button.dataset.copy !== undefined) {
-    await navigator.clipboard.writeText(button.dataset.copy);
-    say("✓");
+  if (button.dataset.copy !== undefined) await copy(button, button.dataset.copy);
+  if (button.dataset.action === "markdown") {
+    const page = location.pathname === "/" ? "/tasks" : location.pathname;
+    const answer = await fetch(`${page}.md${location.search}`);
+    if (answer.ok) await copy(button, await answer.text());
   }
 });
 
