@@ -287,7 +287,7 @@ class Engine:
         view = load_view(self.store, lease.uuid, lease.last(Event))
         config = load_config(lease.metadata, view)
         earlier = row_if_there(self.store, config.inherited_from) if config.inherited_from else None
-        if earlier is not None and not self._may_inherit(self.store.row(lease.uuid), earlier):
+        if earlier is not None and not self._may_inherit(lease.read_row(), earlier):
             logger.warning("[uuid:%s] It names an earlier run of another user, which is ignored.", lease.uuid[:8])
             config = msgspec.structs.replace(config, inherited_from="")
         return Task(lease, config=config, view=view, hooks=self.hooks)

@@ -442,6 +442,10 @@ class Lease(ABC):
 
     # the same for all stores
 
+    def read_row(self) -> TaskRow:
+        """Return the row as it is now."""
+        return self.store.row(self.uuid)
+
     def update(self, *, add: dict[str, int] | None = None, **changes: Any) -> TaskRow:
         """Change the row: `add` increments counters, the rest is set. A new status moves the task.
 

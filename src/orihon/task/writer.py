@@ -24,7 +24,7 @@ class TaskWriter:
         self.lease, self.uuid, self.sanitiser = lease, lease.uuid, lease.store.sanitiser
         self.lock = threading.RLock()
         self.logger = _TaskLogger(logging.getLogger("orihon"), {"short": lease.uuid[:8]})
-        self.row: TaskRow = lease.store.row(lease.uuid)
+        self.row: TaskRow = lease.read_row()
         view = load_view(lease.store, lease.uuid, lease.last(Event)) if view is None else view
         self._open_log(config or load_config(lease.metadata, view), view)
         self._view_is_uncertain = False

@@ -126,6 +126,7 @@ class StoreContract:
         with pytest.raises(UsageError):
             lease.update(add={"total_tokens": 2**70})
         assert store.row(lease.uuid).status == "running"
+        assert lease.read_row() == store.row(lease.uuid)
 
     def test_invalid_records_are_refused(self, store: Store, lease: Lease) -> None:
         """A record that a reader would reject is refused, and so is a value that is not a record of a list."""
