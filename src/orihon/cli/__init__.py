@@ -110,7 +110,9 @@ def cli(context: click.Context, *, debug: bool) -> None:
 def show_log(level: int) -> None:
     """Print the log of Orihon, but not of other libraries, on standard error."""
     log = logging.getLogger("orihon")
-    if not log.handlers:
+    if logging.lastResort in log.handlers:  # beside a log file
+        log.removeHandler(logging.lastResort)
+    if all(isinstance(handler, logging.FileHandler) for handler in log.handlers):
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)

@@ -17,12 +17,13 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from orihon.cli._format import parse_from, parse_to
-from orihon.cli._output import say_json, say_line
+from orihon.cli._output import log_to_file, say_json, say_line
 from orihon.errors import OrihonError, UsageError
 from orihon.ops.access import AccessGate, AuthorizedStore, open_authorized_store
 from orihon.records import Status
@@ -51,6 +52,8 @@ class Session:
 
     def __init__(self, command: str, store: str | None, stack: ExitStack, *, as_json: bool, create: bool) -> None:
         self.settings = load()
+        if self.settings.log_file:
+            stack.enter_context(log_to_file(Path(self.settings.log_file).expanduser()))
         self.command, self.store, self.as_json = command, store, as_json
         self.url = store or self.settings.store_url
         self._stack, self._creates = stack, create

@@ -8,13 +8,17 @@ is never taken for markup. A test checks that no command prints in another way.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from orihon.errors import SettingsError
 from orihon.terminal import encode_json_line, escape, escape_line
 
 if TYPE_CHECKING:
@@ -163,6 +167,29 @@ class LogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return escape(super().format(record))
+
+
+@contextmanager
+def log_to_file(path: Path) -> Iterator[None]:
+    """Append the log to a private file for the length of a block. Warnings still go to standard error."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"The log cannot be written to {path}: {error.strerror}.", where="log_file") from error
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    log = logging.getLogger("orihon")
+    level, beside = log.level, [logging.lastResort] if logging.lastResort is not None and not log.handlers else []
+    for each in (handler, *beside):
+        log.addHandler(each)
+    log.setLevel(min(log.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        for each in (handler, *beside):
+            log.removeHandler(each)
+        log.setLevel(level)
+        handler.close()
 
 
 def guard_streams() -> None:

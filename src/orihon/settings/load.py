@@ -55,6 +55,7 @@ ENVIRONMENT = {
     "CONTEXT_STORAGE_MAX_MEMORY": "context_storage.max_memory_messages",
     "COMPRESSION_THRESHOLD": "context_storage.compression_threshold",
     "ORIHON_STORE": "context_storage.base_dir",
+    "ORIHON_LOG_FILE": "log_file",
     "GITHUB_TOKEN": "github.token",
     "GITLAB_TOKEN": "gitlab.token",
 }

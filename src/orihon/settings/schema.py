@@ -376,6 +376,7 @@ class Settings(Section, frozen=True, kw_only=True):
     llm: Llm = Llm()
     max_llm_process_num: Annotated[Count, doc("Maximum model calls of one task.")] = 1000
     system_prompt: Annotated[str, doc("Text that is added to the system prompt.")] = ""
+    log_file: Annotated[str, doc("File to which the commands append their log; empty means none.")] = ""
     planning: Planning = Planning()
     fold_at: Annotated[Share, doc("Share of the window above which messages are folded.")] = 0.97
     fold_to: Annotated[Share, doc("Share of the window that folding reduces it to.")] = 0.58
