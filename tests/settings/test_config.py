@@ -111,6 +111,7 @@ class TestEnvironment:
                 "CONTEXT_STORAGE_MAX_MEMORY": "30",
                 "COMPRESSION_THRESHOLD": "0.8",
                 "ORIHON_STORE": "sqlite:///contexts.db",
+                "ORIHON_LOG_FILE": "orihon.log",
                 "GITHUB_TOKEN": "one",
                 "GITLAB_TOKEN": "two",
             }
@@ -119,6 +120,7 @@ class TestEnvironment:
         assert settings.context_storage.max_memory_messages == 30
         assert settings.context_storage.compression_threshold == 0.8
         assert settings.store_url == "sqlite:///contexts.db"
+        assert settings.log_file == "orihon.log"
         assert {origins[path] for path in ENVIRONMENT.values()} == {f"environment {name}" for name in ENVIRONMENT}
 
     def test_origins_name_default_file_and_variable(self, write):
