@@ -24,7 +24,10 @@ DEEP := tests/crash tests/chat/workspace_checkpoints/test_property.py tests/task
   tests/task/test_window_fuzz.py tests/context/wire/test_wire.py tests/context/test_window.py tests/context/test_rules.py \
   tests/ops/test_hostile_files.py tests/ops/test_hostile_store.py
 
-.PHONY: help demo test test-deep golden check bench docs site lock clean
+# the extras of the adapters, which have an environment of their own
+FRAMEWORKS := --extra openai-agents --extra langgraph --extra pydantic-ai --group integrations
+
+.PHONY: help demo test test-deep test-integrations test-newest golden check bench docs site lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -39,6 +42,16 @@ test: $(VENV)/.dev $(VENV)/.package check ## run every check and every test exce
 test-deep: $(VENV)/.dev $(VENV)/.package ## run the slow tests, and the sweeps and property tests in full
 	@ORIHON_DEEP=1 $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(or $(ARGS),$(DEEP))
 	@$(if $(ARGS),,$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow $(addprefix --ignore=,$(DEEP)))
+
+test-integrations: ## run the tests of the adapters with the pinned versions of their frameworks
+	@$(MAKE) --no-print-directory VENV=.venv-integrations .venv-integrations/.frameworks .venv-integrations/.package
+	@.venv-integrations/bin/pytest -q -c tests_integrations/pytest.ini --rootdir . $(or $(ARGS),tests_integrations)
+
+test-newest: $(VENV)/.dev ## run the tests of the adapters with the newest versions of their frameworks
+	@rm -rf .venv-newest && $(BIN)/uv venv --quiet --python $(PYTHON) .venv-newest
+	@$(BIN)/uv pip compile --quiet --upgrade pyproject.toml $(FRAMEWORKS) --output-file .venv-newest/newest.txt
+	@$(BIN)/uv pip install --quiet --python .venv-newest/bin/python --requirement .venv-newest/newest.txt .
+	@.venv-newest/bin/pytest -q -c tests_integrations/pytest.ini --rootdir . $(or $(ARGS),tests_integrations)
 
 golden: $(VENV)/.dev $(VENV)/.package ## update the expected windows and the outputs in docs/operations.md
 	@ORIHON_GOLDEN=1 $(BIN)/pytest -q tests/context/test_golden.py tests/e2e/test_operations_page.py
@@ -65,9 +78,11 @@ lock: $(VENV)/.dev ## choose the newest versions of all dependencies
 	  pyproject.toml --extra all --group dev --constraint locks/run.txt --output-file locks/dev.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
 	  pyproject.toml --extra all --constraint locks/dev.txt --output-file locks/all.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --custom-compile-command "make lock" \
+	  pyproject.toml $(FRAMEWORKS) --constraint locks/run.txt --output-file locks/integrations.txt
 
 clean: ## remove everything that the other targets created
-	@rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-integrations .venv-newest dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Orihon needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.13" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -81,6 +96,10 @@ $(VENV)/.run: locks/run.txt | $(BIN)/python
 $(VENV)/.dev: locks/dev.txt | $(BIN)/python
 	@$(INSTALL) --require-hashes --requirement locks/dev.txt
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.frameworks: locks/integrations.txt | $(BIN)/python
+	@$(INSTALL) --require-hashes --requirement locks/integrations.txt
+	@touch $@
 
 # The tests run against the installed package, not against src/.
 $(VENV)/.package: $(SOURCES) | $(VENV)/.run

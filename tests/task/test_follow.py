@@ -375,3 +375,12 @@ def test_random_edits(steps):
                 assert visible(task) == (prompt, expected)
             assert counts(task.follow(items)) == (len(items), 0, 0)
             task.window()
+
+
+def test_extend_keeps_the_items(task):
+    """Each entry has its item, or its items, on its first message."""
+    task.extend(RESPONSES, api="responses", raw=True)
+    raws = [message.raw and message.raw.value for message in task.log.read(1, task.log.last)]
+    assert raws == [RESPONSES[0], RESPONSES[1:4], RESPONSES[4], RESPONSES[5], RESPONSES[6:8]]
+    task.extend(ANTHROPIC[2:3], api="anthropic", raw=True)
+    assert [bool(message.raw) for message in task.log.read(6, 8)] == [True, False, False]

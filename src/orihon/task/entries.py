@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from orihon.codec import clean_value
-from orihon.coerce import to_list, to_mapping
+from orihon.coerce import to_json_value, to_list, to_mapping
 from orihon.context.replies import parse_reply
 from orihon.errors import UsageError
-from orihon.records import Message
+from orihon.records import Message, Raw
 from orihon.task.messages import parse_message
 
 Items = Sequence[Mapping[str, Any]]
@@ -31,11 +31,23 @@ class Entry(NamedTuple):
     messages: list[Message]
 
 
-def read_entries(items: Items, api: str, *, model: str = "") -> Iterator[Entry]:
-    """Yield the entries of a list in order. `model` is the one that made the reasoning in it."""
+def read_entries(items: Items, api: str, *, model: str = "", raw: bool = False) -> Iterator[Entry]:
+    """Yield the entries of a list in order. `model` is the one that made the reasoning in it.
+
+    With `raw` the first message of an entry keeps its item, or the list of its items.
+    """
     if api not in _READERS:
         raise UsageError(f"There is no API called {api!a:.40}.", hint=f"Use one of: {', '.join(_READERS)}.")
-    return _READERS[api](items, model)
+    entries = _READERS[api](items, model)
+    return _with_raw(entries, items) if raw else entries
+
+
+def _with_raw(entries: Iterator[Entry], items: Items) -> Iterator[Entry]:
+    place = 0
+    for size, (first, *others) in entries:
+        own = to_json_value(items[place] if size == 1 else items[place : place + size], "The raw form of a message")
+        yield Entry(size, [msgspec.structs.replace(first, raw=Raw(value=own)), *others])
+        place += size
 
 
 def to_items(messages: Any) -> list[Any]:

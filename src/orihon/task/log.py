@@ -34,7 +34,7 @@ from orihon.stores.base import LISTS, Problem, Store
 from orihon.task.config import TaskConfig, count_schemas, tool_name
 from orihon.task.heap import give_back
 from orihon.task.sticky import StickyTexts
-from orihon.task.window import Window
+from orihon.task.window import Window, raw_of
 from orihon.tokens import MIN_PAIRS, MOST_SCALE, calibrate, counter
 
 logger = logging.getLogger("orihon")
@@ -149,6 +149,10 @@ class TaskLog:
     def load(self, blob: Blob) -> bytes:
         """Return the bytes of a blob."""
         return self.store.blob(self.uuid, blob.sha256)
+
+    def raw(self, message: Message) -> Any:
+        """Return the raw form of a message; None if it has none."""
+        return raw_of(message, self.load)
 
     def load_all(self, message: Message) -> Message:
         """Return a message with everything that is kept in blobs: its text and the arguments of its calls."""

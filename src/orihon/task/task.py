@@ -189,11 +189,11 @@ class Task:
             self._count_reply(seq, message.usage)
             return seq
 
-    def extend(self, messages: Iterable[Any], *, api: str = "openai") -> list[int]:
-        """Append the messages of a list in a provider's form, and return their numbers."""
+    def extend(self, messages: Iterable[Any], *, api: str = "openai", raw: bool = False) -> list[int]:
+        """Append a list in a provider's form and return the numbers of its messages; `raw` keeps them as they are."""
         with self.writer.lock:
             self.writer.check_running()
-            entries = list(read_entries(to_items(messages), api, model=self.config.model))
+            entries = list(read_entries(to_items(messages), api, model=self.config.model, raw=raw))
             return [self._add(message) for entry in entries for message in entry.messages]
 
     def follow(self, messages: Iterable[Any], *, api: str = "openai") -> Followed:

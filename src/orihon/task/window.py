@@ -58,7 +58,7 @@ class Window:
         for message in self.messages:
             seq = message.seq
             if seq and self._whole.get(seq) == message.role:
-                yield Item(seq, "whole", message, self._raw(message))
+                yield Item(seq, "whole", message, raw_of(message, self._load))
             else:
                 is_beside = not seq or (places[seq] > 1 and seq in self._whole)
                 yield Item(seq, "mark" if is_beside else "folded", message, None)
@@ -83,13 +83,15 @@ class Window:
         """The caller's tools with `unfold` and `recall`, as the API wants them described."""
         return wire.tools(self._schemas, api)
 
-    def _raw(self, message: Message) -> Any:
-        raw = message.raw
-        if raw is None or raw.blob is None:
-            return None if raw is None else raw.value
-        return msgspec.json.decode(self._load(raw.blob))
-
     @property
     def tokens(self) -> int:
         """What the messages cost by the counter of the task."""
         return self.report.tokens
+
+
+def raw_of(message: Message, load: Callable[[Blob], bytes]) -> Any:
+    """Return the raw form of a message; None if it has none."""
+    raw = message.raw
+    if raw is None or raw.blob is None:
+        return None if raw is None else raw.value
+    return msgspec.json.decode(load(raw.blob))

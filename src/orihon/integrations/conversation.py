@@ -1,0 +1,103 @@
+"""What the adapters share: a session that each call takes and gives back, and the window over a framework's list."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orihon
+from orihon.context.recall import RECALL, UNFOLD
+from orihon.engine import Engine
+from orihon.records import Message
+from orihon.task.task import Task
+
+T = TypeVar("T")
+Store = Engine | str | Path  # an engine, or what `orihon.open` takes
+Schema = dict[str, Any]
+LOOKUPS = (UNFOLD, RECALL)
+
+
+class Conversation:
+    """A session of an engine. `options` are those of `engine.session`.
+
+    Each call takes the session and gives it back, so that other processes can use it in between.
+    """
+
+    def __init__(self, store: Store, id: str, **options: Any) -> None:
+        self.id = id
+        self._store, self._options = store, {"inherit": False} | options
+        self._opened: Engine | None = None
+        self._guard = threading.Lock()
+        self.is_closed = False
+
+    def call(self, function: Callable[[Task], T], /, **options: Any) -> T:
+        """Call a function with the task."""
+        with self._engine().session(self.id, **self._options | options) as task:
+            return function(task)
+
+    async def call_in_thread(self, function: Callable[[Task], T], /, **options: Any) -> T:
+        """Call a function with the task in a thread. A cancellation is raised when it has returned."""
+        future = asyncio.ensure_future(asyncio.to_thread(self.call, function, **options))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                await asyncio.wait({future})
+            raise
+
+    def lookups(self) -> list[Callable[..., str]]:
+        """Return `unfold` and `recall` as functions, for the tools of an agent."""
+        return [self._bound(place, function) for place, function in enumerate(self.call(Task.lookups))]
+
+    def _bound(self, place: int, function: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(function)
+        def look_up(*arguments: Any, **named: Any) -> str:
+            return self.call(lambda task: task.lookups()[place](*arguments, **named))
+
+        return look_up
+
+    def close(self) -> None:
+        """Refuse further calls, and close the store if it was opened here."""
+        self.is_closed = True
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _engine(self) -> Engine:
+        if isinstance(self._store, Engine):
+            return self._store
+        with self._guard:
+            if self._opened is None:
+                self._opened = orihon.open(self._store)
+            return self._opened
+
+
+def fold(
+    task: Task, items: Sequence[Any], own: Sequence[T], *, api: str, render: Callable[[list[Message]], list[T]]
+) -> list[T]:
+    """Return the window over a list: the framework's own objects for what is whole, else what `render` makes.
+
+    `items` is the list in a provider's form, and `own` the framework's objects for the same items.
+    """
+    followed = task.follow(items, api=api)
+    shown: list[T] = []
+    for piece in followed.pieces(task.window()):
+        shown += own[piece] if isinstance(piece, slice) else render(piece)
+    return shown
+
+
+def counted_tools(schemas: Sequence[Schema]) -> list[Schema]:
+    """Return the tools of an agent as the option `tools` of its session, which makes room for them in the window.
+
+    If the agent has `unfold`, the engine names handles. If not, the two are declared as tools of somebody else, and the
+    engine names none.
+    """
+    names = {schema["function"]["name"] for schema in schemas}
+    ours = {schema["function"]["name"] for schema in LOOKUPS}
+    if "unfold" in names:
+        return [schema for schema in schemas if schema["function"]["name"] not in ours]
+    return [*schemas, *(schema for schema in LOOKUPS if schema["function"]["name"] not in names)]
