@@ -273,7 +273,7 @@ def test_handles_only_with_the_tools(engine):
         assert unfold.params_json_schema["required"] == ["handle", "lines"] or "handle" in str(
             unfold.params_json_schema
         )
-        assert source("0.py")[:500] in window._conversation.lookups()[0]("m4")
+        assert source("0.py")[:500] in window._sessions.lookups(lambda: window._id)[0]("m4")
 
 
 SCRIPT = """

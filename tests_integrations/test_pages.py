@@ -34,6 +34,20 @@ def test_openai_agents(tmp_path, monkeypatch):
     assert (tmp_path / "logs" / "contexts").is_dir()
 
 
+def test_langgraph(tmp_path, monkeypatch):
+    """The agent answers, and the thread is a session of the store."""
+    from langchain_core.messages import AIMessage  # noqa: PLC0415
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415
+    from test_langgraph import Scripted, calling, read_file  # noqa: PLC0415
+
+    monkeypatch.chdir(tmp_path)
+    model = Scripted(messages=iter([calling(0), AIMessage("Done.")]))
+    space = {"model": model, "read_file": read_file, "saver": InMemorySaver()}
+    exec(program("langgraph.md"), space)  # noqa: S102
+    assert space["result"]["messages"][-1].content == "Done."
+    assert (tmp_path / "logs" / "contexts").is_dir()
+
+
 def test_every_page_is_run():
     """A page without a test here would be found."""
     pages = {path.stem.replace("-", "_") for path in (ROOT / "docs" / "integrations").glob("*.md")}
@@ -41,7 +55,7 @@ def test_every_page_is_run():
         "every_page_is_run",
         "the_examples",
     }
-    assert pages == {path.stem for path in EXAMPLES}
+    assert pages == {path.stem.removeprefix("with_") for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -23,7 +23,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from orihon.context import wire
 from orihon.errors import UsageError
-from orihon.integrations.conversation import Conversation, Schema, Store, counted_tools, fold
+from orihon.integrations.sessions import Schema, Sessions, Store, counted_tools, fold
 from orihon.records import Message
 from orihon.task.task import Task
 
@@ -46,7 +46,7 @@ class OrihonSession(SessionABC):
         self.session_settings = coerce_session_settings(
             SessionSettings() if session_settings is None else session_settings
         )
-        self._conversation = Conversation(store, session_id, **options)
+        self._sessions = Sessions(store, **options)
 
     async def get_items(self, limit: int | None = None) -> Items:
         """Return the newest items, the oldest of them first."""
@@ -68,12 +68,12 @@ class OrihonSession(SessionABC):
 
     def close(self) -> None:
         """Refuse further calls, and close the store if it was opened here."""
-        self._conversation.close()
+        self._sessions.close()
 
     async def _call(self, function: Callable[[Task], T]) -> T:
-        if self._conversation.is_closed:
+        if self._sessions.is_closed:
             raise RuntimeError(f"{type(self).__name__} is closed")
-        return await self._conversation.call_in_thread(function)
+        return await self._sessions.call_in_thread(self.session_id, function)
 
 
 class OrihonWindow:
@@ -83,24 +83,24 @@ class OrihonWindow:
     """
 
     def __init__(self, id: str, store: Store, **options: Any) -> None:
-        self._conversation = Conversation(store, f"{id} (window)", **options)
+        self._id, self._sessions = f"{id} (window)", Sessions(store, **options)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input of a model call, folded so that it fits into the window."""
         given = data.model_data
         tools = counted_tools([schema for tool in data.agent.tools for schema in _schemas(tool)])
-        shown = await self._conversation.call_in_thread(
-            lambda task: _fold(task, given.instructions, given.input), tools=tools
+        shown = await self._sessions.call_in_thread(
+            self._id, lambda task: _fold(task, given.instructions, given.input), tools=tools
         )
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def tools(self) -> list[Tool]:
         """Return `unfold` and `recall` for the tools of an agent."""
-        return [function_tool(function) for function in self._conversation.lookups()]
+        return [function_tool(function) for function in self._sessions.lookups(lambda: self._id)]
 
     def close(self) -> None:
         """Refuse further calls, and close the store if it was opened here."""
-        self._conversation.close()
+        self._sessions.close()
 
 
 def _newest(task: Task, limit: int | None) -> Items:

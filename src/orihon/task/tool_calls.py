@@ -163,27 +163,7 @@ class ToolCalls:
 
     def lookups(self) -> list[Callable[..., str]]:
         """Return `unfold` and `recall` as plain functions. What goes wrong is said in the answer."""
-
-        def unfold(handle: str, lines: str = "") -> str:
-            """Show a folded part of this conversation whole. Marks such as […61 lines, m4] name its handle.
-
-            Args:
-                handle: such as m4 or m4-m9
-                lines: which lines, such as 40-90; all if left out
-            """
-            return self._explain("unfold", {"handle": handle, "lines": lines})
-
-        def recall(query: str, of: Literal["task", "previous"] = "task") -> str:
-            """Search what is folded or summarised in this conversation, or the previous run of this task.
-
-            Args:
-                query: words to look for
-                of: task if left out
-            """
-            return self._explain("recall", {"query": query, "of": of})
-
-        unfold.schema, recall.schema = lookup.UNFOLD, lookup.RECALL  # type: ignore[attr-defined]
-        return [unfold, recall]
+        return make_lookups(self._explain)
 
     def _describe_tools(self, name: str) -> str:
         """Return what the model reads that called a tool of this name, which does not exist."""
@@ -270,6 +250,31 @@ class ToolCalls:
     def _max_actions(self) -> dict[str, int]:
         limit = self._writer.config.max_actions
         return {} if limit == MAX_ACTIONS else {"max_actions": limit}
+
+
+def make_lookups(answer: Callable[[str, dict[str, Any]], str]) -> list[Callable[..., str]]:
+    """Return `unfold` and `recall` as plain functions; `answer` gets the name of a call and its arguments."""
+
+    def unfold(handle: str, lines: str = "") -> str:
+        """Show a folded part of this conversation whole. Marks such as […61 lines, m4] name its handle.
+
+        Args:
+            handle: such as m4 or m4-m9
+            lines: which lines, such as 40-90; all if left out
+        """
+        return answer("unfold", {"handle": handle, "lines": lines})
+
+    def recall(query: str, of: Literal["task", "previous"] = "task") -> str:
+        """Search what is folded or summarised in this conversation, or the previous run of this task.
+
+        Args:
+            query: words to look for
+            of: task if left out
+        """
+        return answer("recall", {"query": query, "of": of})
+
+    unfold.schema, recall.schema = lookup.UNFOLD, lookup.RECALL  # type: ignore[attr-defined]
+    return [unfold, recall]
 
 
 def _take(names: list[str | None], name: str) -> bool:

@@ -1,7 +1,7 @@
 """An agent of OpenAI's SDK reads forty files in a window of 16,000 tokens. It needs no key: the model is scripted.
 
 pip install "orihon[openai-agents]"
-python openai_agents.py [DIRECTORY]
+python with_openai_agents.py [DIRECTORY]
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""What the adapters share: a session that each call takes and gives back, and the window over a framework's list."""
+"""What the adapters share: sessions that each call takes and gives back, and the window over a framework's list."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from orihon.context.recall import RECALL, UNFOLD
 from orihon.engine import Engine
 from orihon.records import Message
 from orihon.task.task import Task
+from orihon.task.tool_calls import make_lookups
 
 T = TypeVar("T")
 Store = Engine | str | Path  # an engine, or what `orihon.open` takes
@@ -21,27 +21,26 @@ Schema = dict[str, Any]
 LOOKUPS = (UNFOLD, RECALL)
 
 
-class Conversation:
-    """A session of an engine. `options` are those of `engine.session`.
+class Sessions:
+    """The sessions of one store. `options` are those of `engine.session`.
 
-    Each call takes the session and gives it back, so that other processes can use it in between.
+    Each call takes a session and gives it back, so that other processes can use it in between.
     """
 
-    def __init__(self, store: Store, id: str, **options: Any) -> None:
-        self.id = id
+    def __init__(self, store: Store, **options: Any) -> None:
         self._store, self._options = store, {"inherit": False} | options
         self._opened: Engine | None = None
         self._guard = threading.Lock()
         self.is_closed = False
 
-    def call(self, function: Callable[[Task], T], /, **options: Any) -> T:
-        """Call a function with the task."""
-        with self._engine().session(self.id, **self._options | options) as task:
+    def call(self, id: str, function: Callable[[Task], T], /, **options: Any) -> T:
+        """Call a function with the task of an id."""
+        with self._engine().session(id, **self._options | options) as task:
             return function(task)
 
-    async def call_in_thread(self, function: Callable[[Task], T], /, **options: Any) -> T:
-        """Call a function with the task in a thread. A cancellation is raised when it has returned."""
-        future = asyncio.ensure_future(asyncio.to_thread(self.call, function, **options))
+    async def call_in_thread(self, id: str, function: Callable[[Task], T], /, **options: Any) -> T:
+        """Call a function with the task of an id in a thread. A cancellation is raised when it has returned."""
+        future = asyncio.ensure_future(asyncio.to_thread(self.call, id, function, **options))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -49,16 +48,13 @@ class Conversation:
                 await asyncio.wait({future})
             raise
 
-    def lookups(self) -> list[Callable[..., str]]:
-        """Return `unfold` and `recall` as functions, for the tools of an agent."""
-        return [self._bound(place, function) for place, function in enumerate(self.call(Task.lookups))]
+    def lookups(self, id_of: Callable[[], str]) -> list[Callable[..., str]]:
+        """Return `unfold` and `recall` for the tools of an agent; `id_of` says which session they read."""
 
-    def _bound(self, place: int, function: Callable[..., str]) -> Callable[..., str]:
-        @functools.wraps(function)
-        def look_up(*arguments: Any, **named: Any) -> str:
-            return self.call(lambda task: task.lookups()[place](*arguments, **named))
+        def answer(name: str, arguments: dict[str, Any]) -> str:
+            return self.call(id_of(), lambda task: _answer(task, name, arguments))
 
-        return look_up
+        return make_lookups(answer)
 
     def close(self) -> None:
         """Refuse further calls, and close the store if it was opened here."""
@@ -74,6 +70,11 @@ class Conversation:
             if self._opened is None:
                 self._opened = orihon.open(self._store)
             return self._opened
+
+
+def _answer(task: Task, name: str, arguments: dict[str, Any]) -> str:
+    (function,) = (one for one in task.lookups() if one.__name__ == name)
+    return function(**arguments)
 
 
 def fold(
