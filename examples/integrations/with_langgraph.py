@@ -20,7 +20,7 @@ sizes = []
 class Scripted(GenericFakeChatModel):
     """A model that says what it was told to say."""
 
-    def bind_tools(self, tools, **_):
+    def bind_tools(self, *_, **__):
         return self
 
     def _generate(self, messages, *arguments, **options):
