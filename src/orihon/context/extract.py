@@ -81,6 +81,7 @@ _REASONED = re.compile(
     r"|原因|ため[、に]|理由|代わりに",
     re.IGNORECASE,
 )
+_READERS = re.compile(r"read|view|open|cat\b", re.IGNORECASE)
 _WRITERS = re.compile(r"write|edit|create|patch|replace|insert|delete|move|rename", re.IGNORECASE)
 _PATHS = re.compile(
     r'"(?:path|file_?path|filename|file|target|destination|notebook_path)"\s*:\s*"((?:[^"\\]|\\.){1,300})"',
@@ -304,7 +305,23 @@ def _files(log: _Log) -> list[Entry]:
         found.append(
             Entry("file", message.seq, f"{tool} {shown}{times}{': ' if purpose else ''}{purpose}", 1 / (1 + rank))
         )
-    return found[:MAX_ENTRIES]
+    return [*found[:MAX_ENTRIES], *_read_files(log, set(edits))]
+
+
+def _read_files(log: _Log, changed: set[str]) -> Iterator[Entry]:
+    """Yield one entry with the files that were read but not changed, the newest first."""
+    paths: dict[str, None] = {}
+    newest = 0
+    for message, call, result in log.calls():
+        path = _PATHS.search(call.arguments) if _READERS.search(call.name) and result is not None else None
+        if path and path[1] not in changed and "." in path[1].rsplit("/", 1)[-1]:
+            paths.pop(path[1], None)
+            paths[path[1]] = None
+            newest = message.seq
+    if paths:
+        root = _common_directory(list(paths))
+        shown = [path[len(root) :] for path in reversed(paths)][:MAX_READ_FILES]
+        yield Entry("file", newest, f"read{f' in {root}' if root else ''}: {', '.join(shown)}", 0.0)
 
 
 def _changed_paths(call: Call) -> list[str]:
@@ -315,6 +332,7 @@ def _changed_paths(call: Call) -> list[str]:
 
 
 MAX_PATCH_CHARS = 200_000
+MAX_READ_FILES = 12
 
 
 def _purpose(message: Message) -> str:

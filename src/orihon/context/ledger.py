@@ -21,13 +21,13 @@ from orihon.tokens import Counter
 Kind = Literal["request", "constraint", "decision", "state", "file", "command", "error", "passage"]
 
 SHARES: Final[dict[Kind, tuple[float, float]]] = {  # of the room, at most: of 1,000 tokens, and of 4,000 and more
-    "request": (0.12, 0.10),
-    "constraint": (0.25, 0.28),
-    "decision": (0.08, 0.08),
-    "state": (0.13, 0.12),
-    "file": (0.08, 0.06),
-    "command": (0.03, 0.03),
-    "error": (0.05, 0.04),
+    "request": (0.10, 0.10),
+    "constraint": (0.18, 0.25),
+    "decision": (0.03, 0.07),
+    "state": (0.09, 0.10),
+    "file": (0.06, 0.06),
+    "command": (0.02, 0.03),
+    "error": (0.02, 0.04),
     "passage": (1.0, 1.0),
 }
 KINDS: Final = tuple(SHARES)

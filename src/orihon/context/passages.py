@@ -18,14 +18,14 @@ from orihon.context.sheet import Page
 from orihon.records import Message
 
 AROUND = 60  # characters on each side of a name, and on to the ends of the lines
-MAX_LINE_CHARS = 400
+MAX_LINE_CHARS = 250
 NAMES = 700  # the likeliest
-MENTIONS = 5  # the newest of a name, and the oldest two
+MENTIONS = 4  # the newest of a name, and the oldest two
 PER_MESSAGE = 2  # mentions of a name in one message
 WORTHLESS = 1e-6  # per byte
 SEARCHED_CHARS = 60_000  # of one message
-PLAIN_PAYS = 0.2  # of a name's worth, if it stands in the text already
-HOME_COUNTS = 0.2  # of a path below a home directory: its beginning names a person and is not handed on
+PLAIN_PAYS = 0.4  # of a name's worth, if it stands in the text already
+HOME_COUNTS = 0.0  # of a path below a home directory: its beginning names a person and is not handed on
 OVERHEAD = 24
 
 _DULL = re.compile(
@@ -147,10 +147,13 @@ def _choose(
 def _mentioned(text: str, begin: int, end: int, wanted: Collection[str]) -> frozenset[str]:
     """Return the wanted names that a span shows with enough around them."""
     left, right = (begin + AROUND if begin else 0), (end - AROUND if end < len(text) else end)
+    altered = [place.start() for place in _HOME.finditer(text, begin, end)]
     found = set()
     for token in TOKEN.finditer(text, begin, end):
         name = trim(token.group())
-        if name in wanted and left <= token.start() + 1 and token.end() - 1 <= right:
+        if name not in wanted or token.start() + 1 < left or token.end() - 1 > right:
+            continue
+        if not any(token.start() - AROUND <= place <= token.end() + AROUND for place in altered):
             found.add(name)
     return frozenset(found)
 
