@@ -58,12 +58,18 @@ class Arrivals:
             self._spent = message.tokens if is_reply else self._spent + message.tokens
 
 
-def smallest_turn(messages: Iterable[Message]) -> int:
-    """Return the tokens of the smallest of the newest turns, each a reply and what follows until the next one."""
+def turn_sizes(messages: Iterable[Message]) -> list[int]:
+    """Return the tokens of each turn: a reply, and what follows until the next one."""
     turns: list[int] = []
     for message in messages:
         if message.role == "assistant":
             turns.append(message.tokens)
         elif turns:
             turns[-1] += message.tokens
-    return min(turns[-LOOKED_AT:]) if turns[1:] else 0  # one alone says nothing
+    return turns
+
+
+def smallest_turn(messages: Iterable[Message]) -> int:
+    """Return the tokens of the smallest of the newest turns; one alone says nothing."""
+    turns = turn_sizes(messages)
+    return min(turns[-LOOKED_AT:]) if turns[1:] else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from orihon.context.claims import Claims, Sheets, Span
 
@@ -58,14 +58,18 @@ class Queue:
 class Chooser:
     """The choice so far: which units stand, and what was kept of them in which order."""
 
-    def __init__(self, sheets: Sheets, *, room: float, caps: Sequence[float]) -> None:
+    def __init__(
+        self, sheets: Sheets, *, room: float, caps: Sequence[float], whole: Sequence[bool], exchanges: Mapping[int, int]
+    ) -> None:
         self.room = room
         self.opened: set[int] = set()
         self._sheets = sheets
+        self._exchanges = exchanges  # the unit of a question, by that of its answer
         self._spare = list(caps)  # tokens that each page may still take
         self._pages_of: dict[int, list[int]] = defaultdict(list)
-        for number, page in enumerate(sheets.pages):
-            self._pages_of[page.unit].append(number)
+        for number in range(len(sheets.pages)):
+            if not whole[number]:
+                self._pages_of[self.unit(number)].append(number)
         self._openings: dict[int, float] = {}
         self._taken: list[tuple[int, list[int], int | None, float]] = []  # page, new pieces, unit opened, tokens
         self._claims = Claims()
@@ -73,8 +77,9 @@ class Chooser:
         self._queue = Queue()  # the passages of the claims
 
     def unit(self, page: int) -> int:
-        """The unit that a page belongs to."""
-        return self._sheets.pages[page].unit
+        """The unit that a page belongs to; a question and its answer are one, so that they stand or fall together."""
+        unit = self._sheets.pages[page].unit
+        return self._exchanges.get(unit, unit)
 
     def cost(self, span: Span) -> float:
         """The tokens that keeping a passage would add."""

@@ -29,12 +29,12 @@ from orihon.context.claims import Sheets, claims
 from orihon.context.fold import superseded, words
 from orihon.context.sheet import DEEP, SHORT, Page
 from orihon.context.tree import Limits, fit_tree, is_ui_tool, parse_tree
-from orihon.context.units import after_prompt, units_of
+from orihon.context.units import after_prompt, exchanges_of, units_of
 from orihon.records import Message
 
 FOLD_AT, FOLD_TO = 0.97, 0.58  # of the limit: fold rarely, and then a lot, so that a provider's cache holds
 RECENT = 0.05  # of the limit: the newest units, which stay whole
-NEAR = 0.15  # of the limit: other recent messages that stay whole, the small ones first
+NEAR = 0.25  # of the limit: other recent messages that stay whole, the small ones first
 NEAREST = 24  # messages from the end: so many are recent
 TOOLS_WEIGHT = 0.6  # a result is worth so much of what other messages are
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
@@ -43,7 +43,7 @@ SPARE = 0.02  # of the room: it is not worth another round
 USER_TOKENS = 80  # and of one message at most its beginning
 UNANSWERED = 0.8  # of the limit: how far a newest unit that is too large for that fills the window
 NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest unit
-RESERVE = 0.1  # of the limit: what old messages get even then
+RESERVE = 0.15  # of the limit: what old messages get even then
 CONSIDERED_TOKENS = 400_000  # older messages are left out unseen, so that one fold never takes long
 ROUNDS = 4
 LEFT_OUT = ""  # in place of the arguments of a call that is not shown
@@ -146,6 +146,7 @@ class Plan:
         for number in self.frozen:
             self.sizes[number] = sum((before.get(message.seq) or message).tokens for message in units[number])
         self.whole |= self.frozen
+        self.exchanges = exchanges_of(units)
         newest = budget / limit if large_turns else NEWEST
         self._keep_recent(recent * limit, newest)
         taken = sum(self.sizes[number] for number in self.whole)
@@ -190,8 +191,10 @@ class Fold:
         self._sheets = Sheets(self._pages)
         shares = {plan.first: FIRST_REQUEST, plan.newest: UNANSWERED}
         self._caps = [plan.limit * shares.get(page.unit, STAND_IN) for page in self._pages]
-        self._chooser = Chooser(self._sheets, room=plan.room, caps=self._caps)
-        self._shown: dict[int, list[StandIn]] = {}  # by unit
+        self._chooser = Chooser(
+            self._sheets, room=plan.room, caps=self._caps, whole=self._whole, exchanges=plan.exchanges
+        )
+        self._shown: dict[int, list[StandIn]] = {}  # by unit, as the chooser has them
         self._trees: dict[int, Any] = {}  # the values of pages that hold a tree, None for others
         self._ui = ui
 
@@ -244,9 +247,11 @@ class Fold:
     def _keep_what_must_stay(self) -> None:
         """Beginning and end of the first request and of the newest unit, where they are too large to stay whole."""
         for number, page in enumerate(self._pages):
+            if page.unit in self._plan.whole:
+                self._chooser.open(self._chooser.unit(number))  # with a question stands its answer
             if self._whole[number] or page.unit not in (self._plan.first, self._plan.newest):
                 continue
-            self._chooser.open(page.unit)
+            self._chooser.open(self._chooser.unit(number))
             if page.unit == self._plan.newest:
                 room = (self._chooser.room - RESERVE * self._plan.limit) / (len(self._pages) - number)
                 self._keep_ends(number, max(0.0, room))
@@ -304,12 +309,13 @@ class Fold:
     def _measure(self, changed: AbstractSet[int]) -> int:
         for unit in changed:
             self._shown.pop(unit, None)
-        for number, page in enumerate(self._pages):
-            if page.unit in changed and page.unit in self._chooser.opened:
+        for number in range(len(self._pages)):
+            unit = self._chooser.unit(number)
+            if unit in changed and unit in self._chooser.opened and self._pages[number].unit not in self._plan.whole:
                 shown = self._show(number)
                 while shown.tokens > self._caps[number] and self._chooser.shorten(number):
                     shown = self._show(number)
-                self._shown.setdefault(page.unit, []).append(shown)
+                self._shown.setdefault(unit, []).append(shown)
         return sum(stand_in.tokens for unit in self._shown.values() for stand_in in unit)
 
     def _show(self, number: int) -> StandIn:
@@ -338,13 +344,14 @@ class Fold:
 
     def _collect(self) -> dict[int, StandIn]:
         found: dict[int, StandIn] = {}
+        shown = {stand_in.seq: stand_in for stand_ins in self._shown.values() for stand_in in stand_ins}
         for number, unit in enumerate(self._plan.units):
             if number in self._plan.frozen:
                 found |= {m.seq: self._plan.before[m.seq] for m in unit if m.seq in self._plan.before}
             if number in self._plan.whole:
                 continue
-            shown = self._shown.get(number) or [StandIn(message.seq, None) for message in unit]
-            for message, stand_in in zip(unit, shown, strict=True):
+            for message in unit:
+                stand_in = shown.get(message.seq) or StandIn(message.seq, None)
                 if stand_in.arguments or stand_in.text != message.text:
                     found[message.seq] = stand_in
         return found

@@ -54,8 +54,11 @@ class Sheet:
             starts, joined = lay(field, at)
             self.starts.extend(starts)
             self.joined.extend(joined)
-            short = SHORT if number > 0 or page.message.role == "assistant" else SHORT_RESULT
-            self.kept.extend([len(field) <= short] * len(starts))
+            short = SHORT if number > 0 or page.written else SHORT_RESULT
+            kept = bytearray([len(field) <= short]) * len(starts)
+            if page.message.role == "user":
+                kept[0] = kept[-1] = True  # beginning and end of what a person said stand in any case
+            self.kept.extend(kept)
             self.bounds.append(len(self.starts))
             at += len(field) + 1
         self.starts.append(at)

@@ -32,6 +32,23 @@ def is_same_reply(before: Message, message: Message) -> bool:
     return before.role == message.role == "assistant" and bool(before.tool_calls or message.tool_calls)
 
 
+def exchanges_of(units: Sequence[Sequence[Message]]) -> dict[int, int]:
+    """Return the place of each question by that of its answer: the last words before the user speaks again."""
+    found: dict[int, int] = {}
+    question = answer = None
+    for place, unit in enumerate(units):
+        message = unit[0]
+        if message.role == "user":
+            if question is not None and answer is not None:
+                found[answer] = question
+            question, answer = place, None
+        elif message.role == "assistant" and not message.tool_calls:
+            answer = place
+    if question is not None and answer is not None:
+        found[answer] = question
+    return found
+
+
 def is_waiting(unit: Sequence[Message]) -> bool:
     """Return whether some call of a unit has no result yet."""
     return sum(message.role == "tool" for message in unit) < sum(len(message.tool_calls) for message in unit)

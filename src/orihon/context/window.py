@@ -19,7 +19,7 @@ from math import ceil
 import msgspec
 
 from orihon.context import ranges as number_ranges
-from orihon.context.arrivals import FITTING, Arrivals, Shared, smallest_turn
+from orihon.context.arrivals import FITTING, Arrivals, Shared, smallest_turn, turn_sizes
 from orihon.context.frame import Batch, Budget, Composed, Policy, Report, Texts
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn, apply, pick
 from orihon.context.policies import RECENT_SHARE, most_important, newest_that_fit
@@ -43,8 +43,8 @@ FIRST_PAGE = 16  # until it is known how large they are
 OPENING = 16  # messages among which the system prompt and the first request are looked for
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
-SETTLED = 0.45  # of the limit: a larger beginning of a window is chosen anew
-UNSETTLED = 0.45  # of a window: the newest, which the next batch changes
+UNSETTLED = 0.2  # of a window: the newest, which the next batch changes
+ADDED = 0.1  # of the limit: what a batch adds at least to the part that it leaves as it was
 STICKY_SHARE = 0.75  # of the limit, for all sticky files
 
 Read = Callable[[int, int], Iterable[Message]]  # the messages from one number to another, both included
@@ -417,9 +417,13 @@ class _Desk:
         )
 
     def _stays(self, draft: Draft, settled: int) -> bool:
-        """Whether what was settled is small enough to stay as it is."""
+        """Whether enough room is left if what was settled stays: for eight usual turns, or half of the usual room."""
+        budget = self.budget
         taken = sum(message.tokens for message in draft.messages if message.seq <= settled)
-        return taken <= SETTLED * self.budget.limit
+        left = (budget.fold_at - ADDED) * budget.limit - taken
+        turns = sorted(turn_sizes(message for message in draft.messages if message.seq > settled)) or [0]
+        enough = (budget.fold_at - budget.fold_to) * budget.limit / 2
+        return left >= min(enough, FITTING * turns[len(turns) // 2])
 
     def _settled(self, draft: Draft) -> int:
         """The last message that the next batch need not change."""
