@@ -105,3 +105,19 @@ def test_arguments_larger_than_a_line(engine):
         assert task.window().openai()[-1]["content"] == "ok"
     (record,) = engine.read(task.uuid).tools()
     assert record.args == {"…": "18,000,012 characters"}
+
+
+def test_tools_jsonl_says_what_was_cut_and_where_the_whole_is(engine):
+    """000 §3.5: `result` 「実行結果」, and `error` 「エラーメッセージ」."""
+    with begun(engine) as task:
+        for fails in (False, True):
+            task.add_reply(calling(("read_file", {"path": "main.py"})))
+            with task.tool(task.pending_calls()[0]) as run:
+                run.result, run.is_error = "...file content..." * 200, fails
+    reader = engine.read(task.uuid)
+    whole, failed = reader.tools()
+    messages = {message.seq: message.text for message in reader.messages()}
+    for text, seq in ((whole.result, whole.message_seq), (failed.error, failed.message_seq)):
+        assert text.startswith("...file content...")
+        assert text.endswith(f"… [cut: 3,600 characters, all in message {seq}]")
+        assert messages[seq] == "...file content..." * 200

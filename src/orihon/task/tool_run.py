@@ -21,7 +21,6 @@ from orihon.records import Message, Part, ToolCall
 from orihon.terminal import shorten
 
 INLINE_CHARS = 2000  # a longer result is stored in full in the log only
-ERROR_CHARS = 2000
 ARGUMENTS_CHARS = 256 * 1024  # longer arguments are stored in the log only
 ACTION_CHARS = 120
 
@@ -76,16 +75,18 @@ class ToolRun:
         )
 
     def record(self, message: Message) -> ToolCall:
-        """Return the record for `tools.jsonl`; a long result or long arguments are only named there."""
+        """Return the record for `tools.jsonl`. A long result ends with how much it was cut, and where all of it is."""
         text, arguments = message.text, self.call.text
         fits = len(text) <= INLINE_CHARS
+        where = f"… [cut: {len(text):,} characters, all in message {message.seq}]"
+        shown = text if fits else text[:INLINE_CHARS] + where
         return ToolCall(
             seq=0,
             tool=self.call.name,
             args=self.call.arguments if len(arguments) <= ARGUMENTS_CHARS else {"…": f"{len(arguments):,} characters"},
-            result=None if self.is_error else text if fits else text[:INLINE_CHARS],
+            result=None if self.is_error else shown,
             status="error" if self.is_error else "success",
-            error=text[:ERROR_CHARS] if self.is_error else None,
+            error=shown if self.is_error else None,
             duration_ms=self.duration_ms,
             timestamp="",
             call_id=self.call.id,
