@@ -98,7 +98,7 @@ def test_ten_rounds(name):
         assert violations("openai", openai(composed.messages)) == []
     assert max(task.calls) <= TRIES
     for message in task.desk.log:
-        assert message.text in unfold([message], max_chars=10**6)
+        assert message.text in unfold([message], room=10**6)
 
 
 def test_what_was_injected_stays_quoted():

@@ -181,8 +181,8 @@ def fit_tree(value: Any, text: str, *, max_chars: int, handle: str = "", limits:
         return text
     is_tree, limits = limits is not None, limits or _GENERAL
     whole = _split_note(value)
-    if not whole.value:
-        return text  # it is a mark
+    if not whole.value or not isinstance(whole.value, dict | list):
+        return text  # a mark, or a single value
     limited = _cut(whole, limits)
     if limited.counts != whole.counts and len(shown := limited.dump(handle)) <= max_chars:
         return shown
