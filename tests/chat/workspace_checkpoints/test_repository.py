@@ -25,6 +25,7 @@ from orihon.chat.workspace_checkpoints.git import OLDEST
 from orihon.chat.workspace_checkpoints.worktree import hash_blob
 from orihon.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from support.faults import Child, in_child
+from support.pages import blocks
 from support.worktrees import fingerprint, git, picture, put, world
 
 STRANGE = [
@@ -786,20 +787,18 @@ def test_a_label_cannot_forge_the_data_of_a_restore(here):
     assert here.checkpoints.read_file(taken.commit, "a") == b"1"
 
 
-def test_the_documentation_is_true(here, root):
+def test_the_documentation_is_true(tmp_path, monkeypatch, root):
     """The example of docs/checkpoints.md runs, and its limits are those of the code."""
-    page = (root / "docs/checkpoints.md").read_text(encoding="utf-8")
-    put(here.files / "a", "1")
-    names = {
-        "WorkspaceCheckpoints": WorkspaceCheckpoints,
-        "repository": here.place / "one",
-        "workspace": here.files,
-        "store": here.place / "store",
-    }
-    exec("\n".join(line[4:] for line in page.splitlines() if line.startswith("    ")), names)  # noqa: S102
-    assert names["result"].before == names["snapshot"].commit
-    assert f"git {'.'.join(map(str, OLDEST))} or newer" in page
-    assert f"over {MAX_FILE_BYTES // 1_000_000} MB" in page
+    monkeypatch.chdir(tmp_path)
+    page = root / "docs/checkpoints.md"
+    names = {}
+    for block in blocks(page, "python"):
+        exec(block.text, names)  # noqa: S102
+    assert names["result"].before != names["snapshot"].commit
+    assert (tmp_path / "shop/basket.py").read_text() == "total = 0\n"
+    text = page.read_text(encoding="utf-8")
+    assert f"git {'.'.join(map(str, OLDEST))} or newer" in text
+    assert f"over {MAX_FILE_BYTES // 1_000_000} MB" in text
 
 
 def test_processes_wait_for_each_other(here):
