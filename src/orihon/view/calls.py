@@ -10,17 +10,25 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import msgspec
 
+from orihon import codec
 from orihon.context.ranges import Ranges, contains, without
 from orihon.context.view import View, step
-from orihon.records import Event, Message, Usage
+from orihon.errors import Corrupt
+from orihon.records import Event, Message, Sent, Usage
 from orihon.task.reader import Reader, is_reply
-from orihon.view.prices import price
+from orihon.view.prices import load_rates, make_key, multiply
 
 REMEMBERED_TASKS = 8
+DAY = 86_400
+PRICED_AT_ONCE = 5_000  # calls whose keys are in memory
+_PRICED = ("cache_read_tokens", "cache_write_tokens", "output_tokens")
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +63,33 @@ class FoldEvent(msgspec.Struct, frozen=True):
     first: int  # the first fold of a batch; the id of a summary
 
 
+class _Line(msgspec.Struct):
+    """What counts here of a message. Its text is not decoded, which is most of the time."""
+
+    seq: int
+    role: str
+    timestamp: str = ""
+    key: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    window: Sent | None = None
+    is_error: bool = False
+
+
+_NO_USAGE = Usage()
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def _lines(reader: Reader, first: int) -> Iterator[_Line | Message]:
+    """Yield the messages from a number on; a line of another version is decoded in full."""
+    for _, line in reader.store.lines(reader.uuid, "messages", first, None):
+        try:
+            yield _decode(line)
+        except msgspec.MsgspecError:
+            with suppress(Corrupt):  # the reader reports it
+                yield codec.decode_line(line, Message)
+
+
 class Cost(msgspec.Struct, frozen=True):
     """Dollars. None means that no call has a price, and `unpriced` is how many have none."""
 
@@ -70,7 +105,7 @@ class TaskCalls:
         self._usage = {name: array("q") for name in Usage.__struct_fields__ if name != "unknown"}
         self._sources: dict[str, array[int]] = {}
         self._reasons: dict[int, list[str]] = {}
-        self._times: list[str] = []
+        self._times = array("d")  # seconds; a string of each would take most of the memory
         self._costs = array("d")
         self._models: list[str] = [""]
         self.last_message = 0
@@ -78,6 +113,7 @@ class TaskCalls:
         self.view = View()
         self.losses: list[Loss] = []
         self.folds: list[FoldEvent] = []
+        self.states: tuple[int, int, dict[int, str]] = (0, 0, {})  # of the next window, as of a message and an event
         self.lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -93,7 +129,7 @@ class TaskCalls:
         return CallFacts(
             number=number,
             seq=column["seq"],
-            timestamp=self._times[place],
+            timestamp=_format_time(self._times[place]),
             model=self._models[column["model"]],
             event=column["event"],
             limit=column["limit"],
@@ -106,23 +142,41 @@ class TaskCalls:
     def read(self, reader: Reader) -> None:
         """Read what was appended since the last time."""
         with self.lock:
-            for message in reader.messages(first=self.last_message + 1):
-                self.last_message = message.seq
-                if is_reply(message):
-                    self._add(message)
-                elif message.role == "tool" and message.is_error:
-                    self.errors.append(message.seq)
+            for line in _lines(reader, self.last_message + 1):
+                if line.seq <= self.last_message:
+                    continue  # the reader reports such a line
+                self.last_message = line.seq
+                if is_reply(cast("Message", line)):  # it has what is asked for
+                    self._add(line)
+                elif line.role == "tool" and line.is_error:
+                    self.errors.append(line.seq)
             for event in reader.store.read(reader.uuid, Event, first=self.view.last_event + 1):
                 self._apply(event)
 
     def costs(self, model: str) -> array[float]:
         """Return the dollars of each call, NaN where they are not known; `model` answers where a reply names none."""
         with self.lock:
-            for place in range(len(self._costs), len(self)):
-                facts = self[place + 1]
-                cost = price(facts.model or model, facts.usage, facts.timestamp) if facts.usage else None
-                self._costs.append(math.nan if cost is None else cost)
+            while len(self._costs) < len(self):
+                begin = len(self._costs)
+                self._price(range(begin, min(begin + PRICED_AT_ONCE, len(self))), model)
             return self._costs
+
+    def _price(self, places: range, model: str) -> None:
+        inputs = self._usage["input_tokens"]
+        days = (_format_time(self._times[place] // DAY * DAY) for place in places)
+        models = (self._models[self._columns["model"][place]] or model for place in places)
+        keys = [make_key(*one) for one in zip(models, inputs[places.start : places.stop], days, strict=True)]
+        load_rates(keys)
+        for place, key in zip(places, keys, strict=True):
+            read, written, output = (self._usage[name][place] for name in _PRICED)
+            counts = (inputs[place] - read - written, read, written, output)
+            cost = multiply(key, counts) if any(counts) else None
+            self._costs.append(math.nan if cost is None else cost)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the costs of all calls are known already."""
+        return len(self._costs) == len(self)
 
     def cost(self, model: str) -> Cost:
         """Return what all calls cost together."""
@@ -174,24 +228,19 @@ class TaskCalls:
         place = bisect_left(self._columns["event"], event)
         return place + 1 if place < len(self) else None
 
-    def _add(self, message: Message) -> None:
+    def _add(self, message: _Line | Message) -> None:
         place = len(self)
-        sent, usage = message.window, message.usage
-        model = message.model or ""
+        sent, usage, model = message.window, message.usage or _NO_USAGE, message.model or ""
         if model not in self._models:
             self._models.append(model)
-        known_event = self._columns["event"][-1] if place else 0
-        values = {
-            "seq": message.seq,
-            "event": sent.event if sent else known_event,
-            "limit": sent.limit if sent else 0,
-            "tokens": sent.tokens if sent else 0,
-            "model": self._models.index(model),
-        }
-        for name, column in self._columns.items():
-            column.append(values[name])
+        columns = self._columns
+        columns["seq"].append(message.seq)
+        columns["event"].append(sent.event if sent else columns["event"][-1] if place else 0)
+        columns["limit"].append(sent.limit if sent else 0)
+        columns["tokens"].append(sent.tokens if sent else 0)
+        columns["model"].append(self._models.index(model))
         for name, column in self._usage.items():
-            column.append(getattr(usage, name) if usage else 0)
+            column.append(getattr(usage, name))
         sources = sent.sources if sent else {}
         for name in sources.keys() - self._sources.keys():
             self._sources[name] = array("q", bytes(8 * place))
@@ -199,7 +248,7 @@ class TaskCalls:
             column.append(sources.get(name, 0))
         if sent and sent.reasons:
             self._reasons[place] = sent.reasons
-        self._times.append(message.timestamp)
+        self._times.append(_parse_time(message.timestamp))
 
     def _apply(self, event: Event) -> None:
         before, self.view = self.view, step(self.view, event)
@@ -211,6 +260,17 @@ class TaskCalls:
             number = event.data.get("first" if event.type == "folds" else "id")
             first = number if isinstance(number, int) else 0
             self.folds.append(FoldEvent(event.id, event.type, event.after, first))
+
+
+def _parse_time(stored: str) -> float:
+    try:
+        return datetime.fromisoformat(stored).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _format_time(seconds: float) -> str:
+    return codec.format_time(datetime.fromtimestamp(seconds, UTC)) if seconds else ""
 
 
 class CallIndex:

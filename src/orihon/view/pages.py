@@ -81,16 +81,39 @@ def show_task(viewer: Viewer, request: Request) -> Page:
     first = (at - 1) // PAGE_MESSAGES * PAGE_MESSAGES + 1
     messages = list(reader.messages(first=first, last=first + PAGE_MESSAGES - 1))
     summaries = [summary for summary in reader.summaries() if first <= summary.end_seq < first + PAGE_MESSAGES]
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "first": first,
         "last": first + len(messages) - 1,
         "messages": [_record(message) for message in messages],
         "summaries": [_record(summary) for summary in summaries],
         "errors": list(calls.errors),
     }
-    window, _ = windows.look_at(reader, calls, None)
-    states = {item.message.seq: item.state for item in window.items if item.message is not None and item.message.seq}
+    states = _states(reader, calls)
     return Page("task.html", data, {"entries": entries_of(messages, summaries, calls, states), "tab": "conversation"})
+
+
+def _states(reader: Reader, calls: TaskCalls) -> dict[int, str]:
+    """Return how the next window shows the messages that are in it."""
+    last, event, states = calls.states
+    if (last, event) != (calls.last_message, calls.view.last_event):
+        window, _ = windows.look_at(reader, calls, None)
+        shown = (item for item in window.items if item.message is not None)
+        states = {item.message.seq: item.state for item in shown if item.message is not None and item.message.seq}
+        calls.states = (calls.last_message, calls.view.last_event, states)
+    return states
+
+
+def show_cost(viewer: Viewer, request: Request) -> Page:
+    """Show what the calls of a task cost, and one of them."""
+    reader = read_task(viewer, request, "usage")
+    calls = viewer.calls.read(reader)
+    model = reader.row.model or ""
+    number = _number(request, "call", 0)
+    costs = calls.costs(model)
+    data = msgspec.to_builtins(calls.cost(model)) | {
+        "call": _dollars(costs[number - 1]) if 1 <= number <= len(costs) else None
+    }
+    return Page("cost.html", data)
 
 
 def show_message(viewer: Viewer, request: Request) -> Page:
@@ -100,7 +123,7 @@ def show_message(viewer: Viewer, request: Request) -> Page:
     full = load_blobs(reader.store, reader.uuid, message) if message.blob is not None else message
     start = _number(request, "from", 0)
     text = full.text
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "message": _record(message),
         "text": text[start : start + MAX_CHARS],
         "start": start,
@@ -133,19 +156,30 @@ def show_call(viewer: Viewer, request: Request) -> Page:
     number = request.path_params["call"]
     facts = _call(calls, number)
     window, sent = windows.look_at(reader, calls, facts)
-    costs = calls.costs(reader.row.model or "")
+    costs = calls.costs(reader.row.model or "") if request.state.form != "html" or calls.is_priced else None
     change = None
-    if number > 1:
+    if number > 1 and request.state.form != "html":  # a page asks for it when it is there
         change = windows.compare(windows.look_at(reader, calls, calls[number - 1]), (window, sent))
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "call": number,
         "is_next": facts is None,
         "facts": msgspec.to_builtins(facts) if facts else None,
-        "call_cost": _dollars(costs[number - 1]) if facts else None,
+        "call_cost": _dollars(costs[number - 1]) if facts and costs else None,
+        "is_priced": costs is not None,
         "first_byte": change.first_byte if change else None,
         "window": _encode(window),
     }
-    return Page("call.html", data, {"seen": window, "facts": facts, "change": change, "tab": "windows"})
+    return Page("call.html", data, {"seen": window, "facts": facts, "tab": "windows"})
+
+
+def show_change(viewer: Viewer, request: Request) -> Page:
+    """Show where the request of a call differs from the one before."""
+    reader = read_task(viewer, request, "messages", "window")
+    calls = viewer.calls.read(reader)
+    number = max(2, request.path_params["call"])
+    facts = [_call(calls, one) for one in (number - 1, number)]
+    change = windows.compare(*(windows.look_at(reader, calls, one) for one in facts))
+    return Page("change.html", {"first_byte": change.first_byte, "lost_tokens": change.lost_tokens})
 
 
 def show_difference(viewer: Viewer, request: Request) -> Page:
@@ -158,7 +192,7 @@ def show_difference(viewer: Viewer, request: Request) -> Page:
     timestamp = facts[0].timestamp if facts[0] else ""
     model = (facts[0].model if facts[0] else "") or reader.row.model or ""
     lost = price_of_lost_cache(model, change.lost_tokens, timestamp) if change.first_byte is not None else 0.0
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "before": before,
         "after": after,
         "lost_dollars": lost,
@@ -177,11 +211,11 @@ def show_timeline(viewer: Viewer, request: Request) -> Page:
     reader = read_task(viewer, request, "messages")
     calls = viewer.calls.read(reader)
     points = calls.buckets(MAX_POINTS)
-    costs = calls.costs(reader.row.model or "")
-    data = task_data(viewer, reader) | {
+    costs = calls.costs(reader.row.model or "") if request.state.form != "html" else None
+    data = task_data(viewer, request, reader) | {
         "points": [msgspec.to_builtins(point) for point in points],
         "folded": calls.folded,
-        "costs": [_dollars(costs[point.number - 1]) for point in points],
+        "costs": [_dollars(costs[point.number - 1]) for point in points] if costs is not None else None,
     }
     return Page("timeline.html", data, {"chart": charts.timeline(points, calls.folded), "tab": "timeline"})
 
@@ -202,15 +236,18 @@ def read_task(viewer: Viewer, request: Request, *parts: str) -> Reader:
     return viewer.authorized.reader(request.path_params["uuid"], *parts)
 
 
-def task_data(viewer: Viewer, reader: Reader) -> dict[str, Any]:
+def task_data(viewer: Viewer, request: Request, reader: Reader) -> dict[str, Any]:
     """Return what every page of a task shows above."""
     task = listing.make_listing(viewer.authorized.store, reader.row)
     calls = viewer.calls.read(reader)
+    # a page does not wait for prices; it asks for them when it is there
+    may_wait = request.state.form != "html"
+    cost = calls.cost(reader.row.model or "") if may_wait or calls.is_priced else None
     return {
         "task": msgspec.to_builtins(task)
         | {"model": reader.row.model, "tokens_now": reader.row.current_context_tokens},
         "calls": len(calls),
-        "cost": msgspec.to_builtins(calls.cost(reader.row.model or "")),
+        "cost": msgspec.to_builtins(cost) if cost else None,
         "message_count": calls.last_message,
         "error_count": len(calls.errors),
     }

@@ -48,7 +48,7 @@ def show_task_search(viewer: Viewer, request: Request) -> Page:
     results = search(viewer.authorized, query) if text else []
     for result in results:
         result.places.sort(key=lambda place: (place.number, place.kind))
-    data = task_data(viewer, reader) | {"q": text, "results": msgspec.to_builtins(results)}
+    data = task_data(viewer, request, reader) | {"q": text, "results": msgspec.to_builtins(results)}
     return Page("search.html", data, {"tab": "search"})
 
 
@@ -83,7 +83,7 @@ def show_tree(viewer: Viewer, request: Request) -> Page:
     runs = [_run(viewer, row, reader.uuid) for row in rows]
     opening = islice(reader.messages(), OPENING)
     inherited = next((message for message in opening if (message.key or "").startswith(INHERITED)), None)
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "nodes": msgspec.to_builtins(nodes),
         "runs": msgspec.to_builtins(runs),
         "inherited": inherited.text if isinstance(inherited, Message) else None,
@@ -128,7 +128,7 @@ def show_plan(viewer: Viewer, request: Request) -> Page:
         for kind in (Revision, ReplanDecision, Reflection, Verification)
         for value in run.newest(kind)
     ]
-    data = task_data(viewer, reader) | {
+    data = task_data(viewer, request, reader) | {
         "plan": msgspec.to_builtins(run.plan) if run.entries else None,
         "history": history,
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -22,6 +24,7 @@ from orihon.view.guard import TOKEN, Guard, Keys
 from orihon.view.page import Page, Viewer, Words, choose_language
 
 OK = 200
+THREADS = 4
 GRACE_SECONDS = 1  # for open streams, when the server ends
 STATUS = {NotFound: 404, UsageError: 400, AccessDenied: 403}
 
@@ -55,7 +58,7 @@ class Server:
             app,
             log_level="warning",
             access_log=False,
-            lifespan="off",
+            lifespan="on",
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -87,11 +90,21 @@ def make_app(viewer: Viewer, keys: Keys, *, host: str, port: int) -> Starlette:
         Route("/t/{uuid}/live", live.follow_task(viewer)),
         Route("/t/{uuid}/m/{seq:int}/part/{part:int}", _picture(viewer)),
         Route("/live", live.follow_tasks(viewer)),
+        Route("/t/{uuid}/call/{call:int}/change.json", _answer(viewer, pages.show_change, "json")),
+        Route("/t/{uuid}/cost.json", _answer(viewer, pages.show_cost, "json")),
         Route("/figures.json", live.figures_of(viewer)),
     ]
     routes.append(Route("/", _answer(viewer, pages.list_tasks, "html")))
     routes.append(Route("/{path:path}", _answer(viewer, pages.nothing, "html")))
-    return Starlette(routes=routes, middleware=[Middleware(Guard, keys=keys, host=host, port=port)])
+    guard = Middleware(Guard, keys=keys, host=host, port=port)
+    return Starlette(routes=routes, middleware=[guard], lifespan=_limit_threads)
+
+
+@asynccontextmanager
+async def _limit_threads(_: Starlette) -> AsyncIterator[None]:
+    """Let few threads read at a time: each takes memory that it does not give back."""
+    current_default_thread_limiter().total_tokens = THREADS
+    yield
 
 
 def _answer(viewer: Viewer, make: Callable[[Viewer, Request], Page], form: str) -> Callable[[Request], Response]:
@@ -99,6 +112,7 @@ def _answer(viewer: Viewer, make: Callable[[Viewer, Request], Page], form: str) 
 
     def endpoint(request: Request) -> Response:
         status = OK
+        request.state.form = form
         try:
             page = make(viewer, request)
         except OrihonError as error:

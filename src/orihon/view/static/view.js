@@ -123,6 +123,7 @@ function setUpSlider() {
     setTimeout(async () => {
       if (mine !== wanted) return;
       await swap(`/t/${slider.dataset.uuid}/call/${call}`, [".report", ".window", ".slider output"]);
+      showChange();
       const { uuid, calls } = slider.dataset;
       const [before, after] = document.querySelectorAll(".slider a.step");
       before.href = `/t/${uuid}/call/${Math.max(1, Number(call) - 1)}`;
@@ -187,6 +188,26 @@ function sparkline(figures, label) {
   line.setAttribute("d", figures.sparkline);
   svg.append(line);
   return svg;
+}
+
+async function showChange() {
+  const place = document.querySelector("[data-change]");
+  if (!place) return;
+  const answer = await fetch(place.dataset.change);
+  if (!answer.ok) return;
+  const { first_byte: byte, lost_tokens: tokens } = await answer.json();
+  place.querySelector("span").textContent = byte === null
+    ? place.dataset.grew
+    : place.dataset.changed.replace("#1", byte.toLocaleString("en")).replace("#2", tokens.toLocaleString("en"));
+}
+
+async function showPrice() {
+  const place = document.querySelector("[data-price]");
+  if (!place) return;
+  const answer = await fetch(`/t/${place.dataset.price}/cost.json`);
+  if (!answer.ok) return;
+  const { dollars } = await answer.json();
+  place.textContent = dollars === null ? place.dataset.unpriced : `$${dollars.toFixed(dollars < 1 ? 4 : 2)}`;
 }
 
 function watchTasks() {
@@ -275,6 +296,8 @@ document.addEventListener("click", async (event) => {
 
 window.addEventListener("hashchange", findMessage);
 showFigures();
+showPrice();
+showChange();
 watchTasks();
 followTask();
 setUpSlider();
