@@ -1,13 +1,16 @@
-"""How good is the window? A replay of made-up transcripts: no model, no network, the same figures on every machine.
+"""How good is the window? A replay of transcripts: no model, no network, the same figures on every machine.
 
-An agent works on a made-up repository: it reads files, searches, edits and runs tests, mostly around what it saw
-lately, and now and then it comes back to something old. Before each of its replies the window is judged by what the
-next five replies really use:
+`ORIHON_DATA=DIRECTORY` names real sessions (`bench.sessions`), of which `BENCH_SESSIONS` of each repository are
+taken at most; the figures are means over the sessions with at least ten judged calls, with standard errors clustered by
+repository, because sessions of one repository are alike. Without it an agent works on a made-up repository: it reads
+files, searches, edits and runs tests, mostly around what it saw lately, and now and then it comes back to something
+old. Before each of its replies the window is judged by what the next five replies really use:
 
 - in context: of the names last seen more than 20 messages ago, those that stand in the window with their whole line;
 - near whole: of the names seen since, those whose newest mention stands in a message that was not cut;
 - prefix kept: how much of a window is, byte for byte, the beginning of the next;
-- cost a call: tokens, where what was sent before costs 0.1 and the rest 1.25.
+- cost a call: tokens, where what was sent before costs 0.1 and the rest 1.25;
+- bad: windows that are over the limit, or that OpenAI's chat would refuse.
 
 `trim` drops the oldest units at each call until the rest fits; `halve` drops them only when the window is full, down
 to a half. Both keep the system prompt and the first request.
@@ -16,16 +19,24 @@ to a half. Both keep the system prompt and the first request.
 from __future__ import annotations
 
 import json
+import math
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from pathlib import Path
+from statistics import median
 
 from msgspec.structs import replace
+from tests.support.wire_rules import violations
 
 import orihon
+from bench.sessions import Session, read_sessions
 from orihon.context.names import TOKEN, index
 from orihon.context.units import units_of
+from orihon.context.wire import openai
+from orihon.errors import BudgetTooSmall
 from orihon.records import Call, Message
 from orihon.settings.schema import Settings
 from orihon.tokens import counter
@@ -33,6 +44,7 @@ from orihon.tokens import counter
 TRANSCRIPTS, TURNS = 4, 150
 LIMITS = (16_000, 32_000)
 AHEAD, NEAR = 5, 20
+LEAST_CALLS = 10  # that are judged of a session
 READ, WRITE = 0.1, 1.25
 VERBS = ["load", "parse", "merge", "split", "check", "render", "store", "fetch", "close", "apply"]
 NOUNS = ["header", "cursor", "ledger", "transcript", "invoice", "packet", "schema", "palette", "journal", "gateway"]
@@ -98,7 +110,7 @@ class Transcript:
                 for number, line in enumerate(lines, 1)
                 if symbol in line
             ]
-            self._call(f"Who uses {symbol}?", "search", {"pattern": symbol}, "\n".join(found[:40]))
+            self._call(f"Who uses {symbol}?", "search", {"pattern": symbol}, "\n".join(found[:40]) or "None.")
         elif action == "edit":
             old = "\n".join(self.files[self.path][:12])
             arguments: dict[str, object] = {"path": self.path, "old": old, "new": old.replace("value + 1", "value")}
@@ -169,13 +181,15 @@ def plain(message: Message) -> str:
 class Replay:
     """One transcript under one policy: windows before each reply, judged and added up."""
 
-    def __init__(self, transcript: Transcript, policy: Policy, limit: int) -> None:
-        self.log = transcript.messages
+    def __init__(self, log: Sequence[Message], policy: Policy, limit: int) -> None:
+        self.log = log
         self.policy, self.limit = policy, limit
         self.texts = [plain(message) for message in self.log]
         tokens = [set(TOKEN.findall(text)) for text in self.texts]
         names = index(set().union(*tokens))
         self.names = [{name for token in found for name in names.get(token, ())} for found in tokens]
+        self.places: dict[str, list[tuple[int, str]]] = {}  # of the names that replies use: messages, and their lines
+        self.bad = 0
         self.far: list[float] = []
         self.near: list[float] = []
         self.kept: list[float] = []
@@ -215,14 +229,13 @@ class Replay:
         total = sum(message.tokens for message in shown)
         self.kept.append(hit / max(1, sum(message.tokens for message in before)))
         self.cost.append(READ * hit + WRITE * (total - hit))
+        self.bad += total > self.limit or bool(violations("openai", openai(shown)))
 
     def _stands(self, name: str, at: int, lines: set[str]) -> bool:
-        return any(
-            name in line and line in lines
-            for n in range(at)
-            if name in self.names[n]
-            for line in self.texts[n].splitlines()
-        )
+        if name not in self.places:
+            having = (n for n in range(len(self.log)) if name in self.names[n])
+            self.places[name] = [(n, line) for n in having for line in self.texts[n].splitlines() if name in line]
+        return any(n < at and line in lines for n, line in self.places[name])
 
 
 def _common(before: Window, now: Window) -> list[Message]:
@@ -235,26 +248,65 @@ def _common(before: Window, now: Window) -> list[Message]:
 
 
 def main() -> None:
-    """Print one table for each limit."""
-    transcripts = [Transcript(seed) for seed in range(TRANSCRIPTS)]
-    total = sum(message.tokens for transcript in transcripts for message in transcript.messages)
-    print(f"{TRANSCRIPTS} transcripts of {TURNS} calls, {total // TRANSCRIPTS:,} tokens each.\n")
-    print("| limit | policy | in context % | near whole % | prefix kept % | cost a call | slowest ms |")
-    print("|---|---|---|---|---|---|---|")
+    """Print a table of the sessions that ORIHON_DATA names, or else of made-up ones, for each limit."""
+    if folder := os.environ.get("ORIHON_DATA"):
+        most = int(os.environ.get("BENCH_SESSIONS", "1000"))
+        sessions = list(read_sessions(Path(folder), COUNTER, most=most))
+    else:
+        sessions = [Session(str(seed), Transcript(seed).messages) for seed in range(TRANSCRIPTS)]
+    print(f"{len(sessions)} sessions of {len({session.repository for session in sessions})} repositories; in brackets")
+    print("the standard error, clustered by repository.\n")
     for limit in LIMITS:
-        for name, policy in (("fold", Fold), ("halve", lambda: halve), ("trim", lambda: trim)):
-            runs = [Replay(transcript, policy(), limit).run() for transcript in transcripts]
-            far, near, kept, cost = (
-                _mean([_mean(getattr(run, what)) for run in runs]) for what in ("far", "near", "kept", "cost")
-            )
-            slowest = max(max(run.ms) for run in runs)
-            print(
-                f"| {limit:,} | {name} | {100 * far:.1f} | {100 * near:.1f} | {100 * kept:.1f} "
-                f"| {cost:,.0f} | {slowest:.0f} |"
-            )
+        _print_table(sessions, limit)
 
 
-def _mean(values: list[float]) -> float:
+def _print_table(sessions: Sequence[Session], limit: int) -> None:
+    long = [session for session in sessions if sum(message.tokens for message in session.messages) > limit]
+    print(f"| {limit:,} tokens | sessions | {' | '.join(COLUMNS)} | bad | p50 ms | slowest ms |")
+    print(f"|---|---|{'---|' * len(COLUMNS)}---|---|---|")
+    for name, policy in (("fold", Fold), ("halve", lambda: halve), ("trim", lambda: trim)):
+        runs, failed = [], 0
+        for session in long:
+            try:
+                run = Replay(session.messages, policy(), limit).run()
+            except BudgetTooSmall:
+                failed += 1
+                continue
+            if len(run.cost) >= LEAST_CALLS:
+                runs.append((session.repository, run))
+        cells = [
+            _with_error(
+                [(repository, scale * _mean(values)) for repository, run in runs if (values := getattr(run, what))]
+            )
+            for what, scale in COLUMNS.values()
+        ]
+        bad, ms = sum(run.bad for _, run in runs), [one for _, run in runs for one in run.ms]
+        print(f"| {name} | {len(runs)} | {' | '.join(cells)} | {bad} | {median(ms):.1f} | {max(ms):.0f} |", flush=True)
+        if failed:
+            print(f"\n{failed} sessions have a head that does not fit.\n")
+    print()
+
+
+COLUMNS = {
+    "in context %": ("far", 100),
+    "near whole %": ("near", 100),
+    "prefix kept %": ("kept", 100),
+    "cost a call": ("cost", 1),
+}
+
+
+def _with_error(values: Sequence[tuple[str, float]]) -> str:
+    """Return the mean, and its standard error if the values of one repository go together."""
+    mean = _mean([value for _, value in values])
+    apart: dict[str, float] = {}
+    for repository, value in values:
+        apart[repository] = apart.get(repository, 0.0) + value - mean
+    groups = len(apart)
+    error = math.sqrt(sum(one * one for one in apart.values()) * groups / max(1, groups - 1)) / len(values)
+    return f"{mean:,.0f} ({error:,.0f})" if mean > 200 else f"{mean:.1f} ({error:.1f})"
+
+
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 

@@ -1,8 +1,9 @@
 """How much a process grows in the course of a task, beside one that keeps its messages in a list.
 
 A call of the model is an assistant's message and the results of two tools, 85 kB together, as in the seeds' estimate.
-Every figure is taken in a process of its own: resident memory after the last call, and the most there was on the
-way, both less what the process had after its imports and one turn.
+The turns of the second table are those of `bench.messages`, 7.6 kB each, with a window after every fifty. The third
+is the first fold of a long log. Every figure is taken in a process of its own: resident memory after the last call,
+and the most there was on the way, both less what the process had after its imports and one turn.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import orihon
 from bench import resident
 from bench.engine import TOOLS
-from bench.messages import passage
+from bench.messages import TURN, passage, text
 from orihon.settings.schema import Settings
 from orihon.task_key import TaskKey
 
@@ -53,6 +54,14 @@ def main() -> None:
             )
     least = min(share for (calls, _), share in saved.items() if calls == 1000)
     print(f"\nAt 1,000 calls at least {least:.1%} is saved; {LEAST_SAVED:.0%} must be, {AIM:.0%} is the aim.")
+    print("\n| turns of 7.6 kB | a list, MB | Orihon, MB | peak, MB |\n|---|---|---|---|")
+    for turns in (100, 1000, 5000):
+        ours, peak = grown("turns", turns)
+        print(f"| {turns:,} | {grown('listed turns', turns)[0]:.1f} | {ours:.1f} | {peak:.1f} |", flush=True)
+    print("\n| messages before the first fold | Orihon, MB | peak, MB |\n|---|---|---|")
+    for turns in (500, 5000):
+        ours, peak = grown("first fold", turns)
+        print(f"| {turns * TURN // 10:,} | {ours:.1f} | {peak:.1f} |", flush=True)
 
 
 def grown(kind: str, calls: int, result_chars: int = RESULT_CHARS) -> tuple[float, float]:
@@ -66,7 +75,7 @@ def grown(kind: str, calls: int, result_chars: int = RESULT_CHARS) -> tuple[floa
 def child(kind: str, calls: int, result_chars: int) -> None:
     """What runs in the process that is measured."""
     with tempfile.TemporaryDirectory() as folder:
-        turn = _listing(result_chars) if kind == "list" else _working(kind, Path(folder), result_chars)
+        turn = _turn(kind, Path(folder), calls, result_chars)
         turn(0)
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here on
@@ -75,6 +84,39 @@ def child(kind: str, calls: int, result_chars: int) -> None:
             turn(number)
         gc.collect()
         print(resident("VmRSS") - before, resident("VmHWM") - before)
+
+
+def _turn(kind: str, folder: Path, calls: int, result_chars: int) -> Callable[[int], None]:
+    if kind == "list":
+        return _listing(result_chars)
+    if kind == "listed turns":
+        kept: list[tuple[str, str]] = []
+        return lambda number: kept.extend(_messages(number))
+    if kind in ("turns", "first fold"):
+        return _adding(folder, every=50 if kind == "turns" else calls)
+    return _working(kind, folder, result_chars)
+
+
+def _messages(turn: int) -> list[tuple[str, str]]:
+    """The messages of a turn: two, and before every tenth one of the user."""
+    first = turn // 10 * TURN + 1 + 2 * (turn % 10)
+    return [text(number) for number in range(first - (turn % 10 == 0), first + 2)]
+
+
+def _adding(folder: Path, *, every: int) -> Callable[[int], None]:
+    """An agent that only adds what is said, and makes a window now and then."""
+    engine = orihon.open(folder / "contexts", settings=Settings())
+    task = engine.start(TaskKey.local("memory"), context_length=94_096)
+
+    def turn(number: int) -> None:
+        for role, content in _messages(number):
+            calls = [{"id": f"call_{number}", "name": "run", "arguments": "{}"}] if role == "assistant" else None
+            answered = f"call_{number}" if role == "tool" else None
+            task.add(role, content, tool_calls=calls, tool_call_id=answered, tool_name="run" if answered else None)
+        if number % every == 0:
+            task.window().openai()
+
+    return turn
 
 
 def _reply(number: int) -> dict[str, Any]:
