@@ -106,3 +106,19 @@ def test_5_most_turns_only_append(length):
         appended += sent[: len(before)] == before
         before = sent
     assert appended >= 38
+
+
+@pytest.mark.parametrize("windows", [0, 1])
+def test_6_a_fold_reads_no_more_than_it_looks_at(windows):
+    """However much was said since the last window, or before the first one, most of it is never read."""
+    desk = Desk(16_000)
+    desk.add("user", "Fix it.")
+    for _ in range(windows):
+        desk.window()
+    for _ in range(2_000):
+        desk.add("assistant", "We look at src/shop.py. " * 160)
+    read = []
+    desk.read = lambda first, last: read.extend(range(first, last + 1)) or desk.log[first - 1 : last]
+    composed = desk.window()
+    assert composed.report.left_out > 1_500
+    assert len(read) < 700

@@ -74,6 +74,8 @@ def compose(
     desk = _Desk(view, read, last, budget, counter, texts, handles, shelf, policy.ui, load, counted_from)
     if policy.name != "fold":
         return desk.chosen(policy)
+    if desk.is_flooded():
+        return desk.folded(None, f"it had far more than {budget.fold_at:.0%} of {budget.limit:,} tokens")
     folds = view.state.folds
     draft = desk.grown() or desk.draft(stand_ins, folds.hidden if folds else (), folds.snapshot if folds else "")
     shelf.draft = draft
@@ -236,6 +238,19 @@ class _Desk:
             count = sum(last - first + 1 for first, last in run)
             self._say(draft, "marks", hidden_mark(count, run[0][0], run[-1][1], handles=self.handles))
 
+    def is_flooded(self) -> bool:
+        """Whether more was said since the last window than a fold looks at, so that nothing else need be read."""
+        draft = self.shelf.draft
+        seen = draft.last if draft else self._last_folded()
+        if self.last - seen <= PAGE:
+            return False
+        _, older = self._considered(most=max(CONSIDERED_TOKENS, self.budget.limit))
+        return bool(older) and older[-1][1] > seen
+
+    def _last_folded(self) -> int:
+        folds = self.view.state.folds
+        return max([0, *self.shelf.stand_ins, *(last for _, last in (folds.hidden if folds else ()))])
+
     def grown(self) -> Draft | None:
         """The last draft with what was said since; None if something else has changed."""
         draft = self.shelf.draft
@@ -369,11 +384,11 @@ class _Desk:
 
     # when it is too full
 
-    def folded(self, before: Draft, reason: str) -> Composed:
+    def folded(self, before: Draft | None, reason: str) -> Composed:
         """A new batch of folds over the visible log, and the window with it."""
         self.folding = True
         folds = self.view.state.folds
-        settled = folds.settled if folds and self._stays(before, folds.settled) else 0
+        settled = folds.settled if folds and before and self._stays(before, folds.settled) else 0
         already = number_ranges.upto(folds.hidden, settled) if folds else ()
         stand_ins = self.shelf.stand_ins
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
@@ -439,21 +454,25 @@ class _Desk:
         beside = sum(self._count(_said(text)) for text in texts if text)
         return beside + (self.standing.tokens if self.standing else 0)
 
-    def _considered(self, hidden: Ranges = ()) -> tuple[list[Message], Ranges]:
+    def _considered(self, hidden: Ranges = (), *, most: int = CONSIDERED_TOKENS) -> tuple[list[Message], Ranges]:
         """The newest visible messages up to a cap, with those that are always shown, and the ranges before them."""
+        known = self.read_already
         found = self.read_already = {}
         tokens, size = 0, FIRST_PAGE
         for first, last in reversed(tuple(without(self.visible, hidden))):
             end = last
             while end >= first:
-                if tokens > CONSIDERED_TOKENS:
+                if tokens > most:
                     return self._in_order(found), number_ranges.upto(self.visible, end)
                 begin = max(first, end - size + 1)
-                page = {message.seq: message for message in self.read(begin, end)}
+                numbers = range(begin, end + 1)
+                page = {number: known[number] for number in numbers if number in known}
+                if len(page) < len(numbers):
+                    page = {message.seq: message for message in self.read(begin, end)}
                 tokens += sum(message.tokens for message in page.values())
                 found |= page
                 end = begin - 1
-                size = min(PAGE, 1 + (CONSIDERED_TOKENS - tokens) * len(found) // max(1, tokens))  # as many as are left
+                size = min(PAGE, 1 + (most - tokens) * len(found) // max(1, tokens))  # as many as are left
         return self._in_order(found), ()
 
     def _squeezed(
