@@ -104,8 +104,9 @@ its own.
 sees that user's tasks; users in `access.admins` see all tasks. Every access and every refusal is written to the audit.
 [Access](access.md) describes what this protects and what it does not.
 
-**Language.** Durations are shown as `15m 23s`, or as `15分23秒` with `--lang ja`, or if `LC_ALL`, `LC_MESSAGES` or
-`LANG` begins with `ja`. Times are in the local time zone; `--json` gives them as they are stored, in UTC.
+**Language.** If `LC_ALL`, `LC_MESSAGES` or `LANG` begins with `ja`, help and errors are Japanese, and durations are
+shown as `15分23秒` instead of `15m 23s`; `--lang` chooses the language of durations. Times are in the local time
+zone; `--json` gives them as they are stored, in UTC.
 
 **Programs.** The output of `--json` is stable: fields may be added, none is renamed or removed. A list is printed as
 one object per line, each as soon as it is available. Invisible and control characters are escaped.

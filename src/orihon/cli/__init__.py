@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from orihon.agent.signals import install_handler
 from orihon.cli._output import LogFormatter, guard_streams, say_error, say_traceback
+from orihon.cli._translate import is_japanese, localise, prepare_click, translate
 from orihon.errors import OrihonError
 
 COMMANDS = {
@@ -82,7 +83,7 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(MODULES.get(cmd_name, f"orihon.cli.{cmd_name}"))
         command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
-        return command
+        return localise(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing all commands."""
@@ -91,8 +92,8 @@ class LazyGroup(click.Group):
         return [*(CompletionItem(name, help=COMMANDS[name]) for name in names), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        with formatter.section(translate("Commands")):
+            formatter.write_dl([(name, translate(purpose)) for name, purpose in sorted(COMMANDS.items())])
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -125,6 +126,9 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     guard_streams()
     install_handler(leave, signal.SIGTERM)
+    if is_japanese():
+        prepare_click()
+        localise(cli)
     try:
         sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:

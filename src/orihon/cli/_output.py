@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from orihon.cli._translate import translate
 from orihon.errors import SettingsError
 from orihon.terminal import encode_json_line, escape, escape_line
 
@@ -147,6 +148,7 @@ def say_problems(problems: list[str]) -> None:
 
 def say_error(message: str, hint: str = "") -> None:
     """Print an error and its hint to standard error."""
+    message, hint = translate(message), translate(hint)
     say(Styled("orihon: ", "bold red"), message, Styled(f"\n  {hint}" if hint else "", "dim"), err=True)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from orihon.cli._command import Session, filter_options, language_option, store_command
 from orihon.cli._format import NONE, choose_language, format_duration, format_size, format_status, format_time
 from orihon.cli._output import Styled, say, say_json, say_line, say_table, truncate
+from orihon.cli._translate import translate
 from orihon.errors import NotFound, UsageError
 from orihon.ops.access import open_authorized_store
 from orihon.ops.listing import TaskPage, list_tasks
@@ -101,7 +102,7 @@ def ls(
     if tasks.has_more:
         say_line(f"More: `orihon ls --page {page + 1}`, with the same options.", err=True)
     elif not tasks.tasks:
-        say_line("There is no such task." if tasks.offset == 0 else "There are no more tasks.", err=True)
+        say_line(translate("There is no such task." if tasks.offset == 0 else "There are no more tasks."), err=True)
 
 
 def _print_table(page: TaskPage, lang: Language) -> None:
@@ -235,7 +236,7 @@ def print_next_steps() -> None:
             counts = Counter({status: sums.tasks for status, sums in authorized.totals(Query(), "status").items()})
             newest = list_tasks(authorized, Query(status=("running", "paused"), limit=MAX_TASKS)).tasks
     except NotFound:
-        say(f"{ABOUT}\n\nThere is no store at {url} yet. To begin:\n")
+        say(f"{translate(ABOUT)}\n\n{translate(f'There is no store at {url} yet. To begin:')}\n")
         _print_steps(FIRST_STEPS)
         return
     interrupted = [task for task in newest if task.interrupted]
@@ -251,5 +252,5 @@ def print_next_steps() -> None:
 
 def _print_steps(steps: dict[str, str]) -> None:
     for command, purpose in steps.items():
-        say_line("  ", Styled(f"{command:28}", "bold"), f" {purpose}")
-    say("\n`orihon --help` lists all commands.")
+        say_line("  ", Styled(f"{command:28}", "bold"), f" {translate(purpose)}")
+    say(f"\n{translate('`orihon --help` lists all commands.')}")
