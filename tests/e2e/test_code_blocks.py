@@ -42,7 +42,7 @@ OTHERS = {
     "psql",
     "source",
 }
-OTHERS |= {"curl", "python", "sort", "sqlite3", "tail", "uniq", "uv", "uvx", "xargs"}
+OTHERS |= {"for", "do", "done", "mkdir", "curl", "python", "sort", "sqlite3", "tail", "uniq", "uv", "uvx", "xargs"}
 BY_ID = {"ids": page_name}
 
 
