@@ -195,9 +195,9 @@ class Engine:
         """Return the task that stays open under this id, any text; start it if there is none.
 
         Everyone in this process who asks for the id gets the same task. Leaving its `with` block, or `close`, gives it
-        back; when nobody here holds it any more, another process can take it. If another process has it now, wait up to
-        `wait` seconds before LeaseHeld is raised. The options are those of `start`; what differs from the options that
-        the task was started with is changed. `complete` ends the session, and the next one inherits from it.
+        back; after the last holder in this process did, another process can take it. If another process has it now, wait
+        up to `wait` seconds before LeaseHeld is raised. The options are those of `start`; what differs from the options
+        that the task was started with is changed. `complete` ends the session, and the next one inherits from it.
         """
         from orihon.task.sessions import hold  # noqa: PLC0415 - a program without sessions does not need it
 

@@ -1,4 +1,4 @@
-"""Follow a list of messages that somebody else keeps: frameworks hand over the whole list before each call.
+"""Follow a list of messages that the caller keeps: frameworks pass the complete list before each call.
 
 The beginning that the list has in common with the log is kept, the messages after it are hidden by a rewind, and the
 rest is appended. A fingerprint of every item that was followed is kept in memory, so that only what is new is looked

@@ -1,4 +1,4 @@
-"""Tasks that stay open: each is shared inside a process, and given back to other processes while nobody here uses it.
+"""Tasks that stay open: each is shared inside a process, and released to other processes while it is not in use here.
 
 A session that is given back keeps its view and its open files in memory, so that taking it again costs about as much as
 one append. If another process wrote to it meanwhile, it is read again. At most `RESTING` sessions are kept like this.
@@ -134,7 +134,7 @@ def _close_oldest() -> None:
     """Close the sessions that were given back longest ago, so that only so many files stay open."""
     resting = [session for session in _all() if not session.holds]
     for session in resting[:-RESTING]:
-        if session.lock.acquire(blocking=False):  # else somebody is just taking it
+        if session.lock.acquire(blocking=False):  # else another thread is just taking it
             try:
                 if not session.holds:
                     session.drop()

@@ -197,7 +197,7 @@ class Task:
             return [self._add(message) for entry in entries for message in entry.messages]
 
     def follow(self, messages: Iterable[Any], *, api: str = "openai") -> Followed:
-        """Make the conversation what a list says that somebody else keeps, in a provider's form.
+        """Make the conversation equal to a list of messages that the caller keeps, in a provider's form.
 
         What the list and the conversation begin with is kept. What the list no longer has is hidden by a rewind, and
         the rest of the list is appended.

@@ -35,10 +35,10 @@ def price(model: str, usage: Usage, timestamp: str) -> float | None:
 
 
 def price_of_lost_cache(model: str, tokens: int, timestamp: str) -> float | None:
-    """Return what it costs more to send tokens anew than to read them from the provider's cache."""
-    anew = price(model, Usage(input_tokens=tokens), timestamp)
+    """Return what it costs more to send tokens again than to read them from the provider's cache."""
+    sent = price(model, Usage(input_tokens=tokens), timestamp)
     cached = price(model, Usage(input_tokens=tokens, cache_read_tokens=tokens), timestamp)
-    return None if anew is None or cached is None else max(0.0, anew - cached)
+    return None if sent is None or cached is None else max(0.0, sent - cached)
 
 
 def make_key(model: str, input_tokens: int, timestamp: str) -> Key:
