@@ -195,7 +195,7 @@ class Engine:
         """Return the task that stays open under this id, any text; start it if there is none.
 
         Everyone in this process who asks for the id gets the same task. Leaving its `with` block, or `close`, gives it
-        back; after the last holder in this process did, another process can take it. If another process has it now, wait
+        back; after the last holder here did, another process can take it. If another process has it now, wait
         up to `wait` seconds before LeaseHeld is raised. The options are those of `start`; what differs from the options
         that the task was started with is changed. `complete` ends the session, and the next one inherits from it.
         """
