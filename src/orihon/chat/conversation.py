@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
@@ -40,6 +40,7 @@ from orihon.terminal import Language
 MAX_ENTRIES = 10_000
 HIDDEN_AT_ONCE = 100  # entries, so that the view does not change with every reply
 ABOUT = "conversation"  # the first note: name, directory and options
+LOADED = "document"  # in the raw form of a message that was loaded from a document
 NEXT, TURN, STEPS, HAS_HIDDEN = "next_message", "turn", "steps", "oldest_left"
 ERROR = "error"  # the event type of errors in the transcript
 STOPPED = "[cancelled by the user]"
@@ -67,6 +68,13 @@ class UserTurn(msgspec.Struct, frozen=True, kw_only=True):
         return any(message.is_error and message.text == CANCELLED for message in self.results)
 
 
+def loaded_fields(message: Message) -> dict[str, Any]:
+    """Return what a document said of a message that was loaded from it, and that a message has no field for."""
+    value = message.raw.value if message.raw is not None else None
+    fields = value.get(LOADED) if isinstance(value, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A user turn and the reply to it."""
 
@@ -75,7 +83,9 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def request_metadata(self) -> dict[str, Any] | None:
-        """The model and the usage of the reply's request."""
+        """The model and the usage of the reply's request; of a loaded reply, what its document said."""
+        if "request_metadata" in (loaded := loaded_fields(self.assistant)):
+            return dict(loaded["request_metadata"])
         usage = self.assistant.usage
         if usage is None:
             return None
@@ -199,12 +209,13 @@ class Conversation:
         opened = datetime.fromisoformat(self.tangents[-1].timestamp or now())
         return max(0, int((datetime.now(UTC) - opened).total_seconds()))
 
-    def enter_tangent(self, *, after: int | None = None, commit: str = "") -> None:
+    def enter_tangent(self, *, after: int | None = None, commit: str = "", began: str = "") -> None:
         """Open a tangent. With `after`, the messages since that one become part of it.
 
-        `commit` names the checkpoint of the files as they are now.
+        `commit` names the checkpoint of the files as they are now; `began` is the time at which a loaded one began.
         """
-        self.task.begin_tangent(after=after, **({"commit": commit} if commit else {}))
+        data = {"commit": commit, "began": began}
+        self.task.begin_tangent(after=after, **{name: value for name, value in data.items() if value})
 
     def leave_tangent(self, keep: Keep = "none") -> None:
         """Return to the main conversation; keep nothing of the tangent, its last exchange, or a summary."""
@@ -257,14 +268,17 @@ class Conversation:
             self.task.writer.logger.debug("There is no stored %s: %s", note, error)
             return None
 
-    def add_summary(self, text: str, last: int) -> None:
-        """Replace the visible messages up to `last` by a summary in the window."""
-        ranges = [*upto(self.visible, last)]
-        tokens = sum(message.tokens for message in self.messages() if message.seq <= last)
-        size = self.task.log.counter.text(text)
+    def add_summary(self, text: str, last: int, about: Mapping[str, Any] | None = None) -> None:
+        """Replace the visible messages up to `last` by a summary in the window. `about` is its metadata, if known."""
+        ranges, known = [*upto(self.visible, last)], about or {}
+        tokens = known.get("original_tokens")
+        if not isinstance(tokens, int) or tokens < 0:
+            tokens = sum(message.tokens for message in self.messages() if message.seq <= last)
+        size, model = self.task.log.counter.text(text), known.get("model_id")
         summary = Summary(
             id=0, start_seq=ranges[0][0], end_seq=last, summary=text, original_tokens=tokens, summary_tokens=size,
-            ratio=size / max(1, tokens), ranges=[(first, end) for first, end in ranges], timestamp=now(),
+            ratio=size / max(1, tokens), ranges=[(first, end) for first, end in ranges],
+            timestamp=str(known.get("timestamp") or now()), model=model if isinstance(model, str) else None,
         )  # fmt: skip
         self.add_event("summary", id=self.task.writer.append(summary), ranges=ranges, kept=())
 

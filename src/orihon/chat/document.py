@@ -1,7 +1,7 @@
 """A conversation as one JSON document, which can be loaded as a new conversation.
 
 It has the fields of the specification's conversation state except `tool_manager` and `agents`, which are rebuilt at run
-time. `model`, which older documents have instead of `model_info`, is read and not written. Unknown fields are kept, and
+time. `model`, which older documents have instead of `model_info`, is only written if it was read. Unknown fields are kept, and
 any field that can be empty may be missing. The document contains pictures; it does not contain hidden messages. An
 entry of its history is a pair of a user turn and a reply:
 
@@ -18,12 +18,14 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
+from uuid import UUID
 
 import msgspec
 
 from orihon import codec
 from orihon.chat import file_tracker, registry
 from orihon.chat.conversation import (
+    LOADED,
     NEXT,
     STEPS,
     TURN,
@@ -33,13 +35,14 @@ from orihon.chat.conversation import (
     Notify,
     UserTurn,
     format_message,
+    loaded_fields,
 )
 from orihon.coerce import decode_json
 from orihon.context.ranges import upto
 from orihon.context.view import State
 from orihon.engine import Engine
-from orihon.errors import StoreError, UsageError
-from orihon.records import Call, Message, Part, Usage
+from orihon.errors import NotFound, StoreError, UsageError
+from orihon.records import Call, Message, Part, Raw, Usage
 from orihon.stores.files import open_file
 from orihon.task.messages import parse_message
 
@@ -48,6 +51,7 @@ _OneKey = msgspec.Meta(min_length=1, max_length=1)
 
 FORMAT, VERSION = "orihon-conversation", 1
 UNKNOWN = "document"  # the note with fields that this version does not know
+MODEL_INFO = "model_info"  # the note with what a loaded document said of its model
 MAX_BYTES = 512 * 1024 * 1024
 MAX_UNKNOWN_BYTES = 64 * 1024
 LOOK_AHEAD = 100  # transcript entries among which the next message is searched
@@ -102,7 +106,8 @@ def _write(conversation: Conversation, file: BinaryIO, parts: Json) -> int:
         "transcript": conversation.transcript,
         "latest_summary": _export_summary(conversation, state),
         "tangent_state": _export_tangents(conversation),
-        "model_info": {
+        "model_info": conversation.notes.get(MODEL_INFO, {})
+        | {
             "model_id": config.model,
             "provider": config.llm_provider,
             "context_window_tokens": config.context_length,
@@ -129,14 +134,22 @@ def _export_summary(conversation: Conversation, state: State) -> tuple[str, Json
     return summary.summary, counts | {"model_id": summary.model, "timestamp": summary.timestamp}
 
 
+def _count_covered(entries: Iterable[HistoryEntry], state: State) -> int:
+    """Return how many of the entries the summary of a state stands for."""
+    last = state.summary.ranges[-1][1] if state.summary else 0
+    return sum(entry.assistant.seq <= last for entry in entries)
+
+
 def _export_tangents(conversation: Conversation) -> Json | None:
     """Return the main conversation as it was when the innermost tangent began, which contains the outer ones."""
     value: Json | None = None
     for tangent in conversation.tangents:
         ranges = upto(tangent.state.ranges, tangent.after)
         waiting = tangent.state.notes.get(NEXT)
+        entries = list(conversation.pairs(ranges, with_blobs=True))
         value = {
-            "main_history": [_export_entry(entry) for entry in conversation.pairs(ranges, with_blobs=True)],
+            "main_history": [_export_entry(entry) for entry in entries],
+            "main_valid_history_range": (_count_covered(entries, tangent.state), len(entries)),
             "main_next_message": _export_next(waiting["text"] if waiting else None),
             "main_transcript": [text for _, text in conversation.read_transcript(ranges=ranges)],
             "main_latest_summary": _export_summary(conversation, tangent.state),
@@ -148,7 +161,7 @@ def _export_tangents(conversation: Conversation) -> Json | None:
 def _export_entry(entry: HistoryEntry) -> Json:
     """Return the document form of an entry."""
     message = entry.assistant
-    reply: Json = {"message_id": f"m{message.seq}", "content": message.text}
+    reply: Json = {"message_id": loaded_fields(message).get("message_id", f"m{message.seq}"), "content": message.text}
     if message.tool_calls:
         reply["tool_uses"] = [_export_call(call) for call in message.tool_calls]
     value = {"user": _export_turn(entry.user), "assistant": {"ToolUse" if message.tool_calls else "Response": reply}}
@@ -165,7 +178,8 @@ def _export_turn(turn: UserTurn) -> Json:
         content = {"CancelledToolUses": {"prompt": turn.prompt or None, "tool_use_results": results}}
     elif results:
         context, content = turn.prompt, {"ToolUseResults": {"tool_use_results": results}}
-    value = {"additional_context": context, "timestamp": newest[0].timestamp if newest else None, "content": content}
+    timestamp = loaded_fields(newest[0]).get("timestamp", newest[0].timestamp) if newest else None
+    value = {"additional_context": context, "timestamp": timestamp, "content": content}
     pictures = [
         {"type": "image", "media_type": part.media_type, "data": part.data, "url": part.url}
         for message in turn.prompts
@@ -203,6 +217,7 @@ class _ToolUse(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
+    message_id: str | None = None
     content: str | None = None
     tool_uses: list[_ToolUse] | None = None
 
@@ -230,10 +245,23 @@ class _Turn(msgspec.Struct):
 
     content: Annotated[dict[Literal["Prompt", "ToolUseResults", "CancelledToolUses"], _TurnContent], _OneKey]
     additional_context: str | None = None
+    timestamp: str | None = None
     images: list[_Picture] | None = None
 
+    @property
+    def text(self) -> str | None:
+        """The prompt, if the turn has nothing else."""
+        content = self.content.get("Prompt")
+        return None if content is None or self.images or self.additional_context else content.prompt
+
     def messages(self) -> Iterator[Message]:
-        """Make the messages to append: the tool results, then the prompt."""
+        """Make the messages to append: the tool results, then the prompt. The last one has the time of the turn."""
+        messages = list(self._messages())
+        yield from messages[:-1]
+        if messages:
+            yield _keep(messages[-1], timestamp=self.timestamp)
+
+    def _messages(self) -> Iterator[Message]:
         (content,) = self.content.values()
         for result in content.tool_use_results or ():
             yield _import_result(result)
@@ -261,16 +289,41 @@ class _Entry(msgspec.Struct):
         counts = {name: metadata[name] for name in USAGE_FIELDS if name in metadata}
         is_valid = counts and all(isinstance(count, int) and count >= 0 for count in counts.values())
         usage = Usage(**counts) if is_valid else None
-        yield parse_message("assistant", reply.content or "", tool_calls=calls, usage=usage)
+        message = parse_message("assistant", reply.content or "", tool_calls=calls, usage=usage)
+        yield _keep(message, message_id=reply.message_id, request_metadata=self.request_metadata)
+
+
+def _keep(message: Message, **fields: Any) -> Message:
+    """Return a message with fields of the document that it has no place for."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.structs.replace(message, raw=Raw(value={LOADED: known}) if known else None)
 
 
 class _Tangent(msgspec.Struct):
     main_history: list[_Entry]
+    main_valid_history_range: tuple[int, int] | None = None
+    main_next_message: _Turn | None = None
+    main_latest_summary: tuple[str, Any] | None = None
+    tangent_start_time: str = ""
     tangent_state: _Tangent | None = None
 
 
 class _ModelInfo(msgspec.Struct):
     model_id: str | None = None
+    provider: str | None = None
+    context_window_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    @property
+    def options(self) -> Json:
+        """The options of a task for this model."""
+        options = {
+            "model": self.model_id,
+            "llm_provider": self.provider,
+            "context_length": self.context_window_tokens,
+            "reserved_output": self.max_output_tokens,
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
 
 class _ContextManager(msgspec.Struct):
@@ -279,6 +332,7 @@ class _ContextManager(msgspec.Struct):
 
 class _Document(msgspec.Struct):
     history: list[_Entry]
+    conversation_id: str = ""
     version: int = VERSION
     next_message: _Turn | None = None
     valid_history_range: tuple[int, int] | None = None
@@ -303,15 +357,19 @@ def read(
         raise _make_error(path, f"is not a conversation: {error}") from error
     if document.version > VERSION:
         raise _make_error(path, f"has version {document.version}; this Orihon reads up to {VERSION}")
-    model = document.model_info.model_id if document.model_info else document.model
-    options = ({"model": model} if model else {}) | options
+    model = {"model": document.model} if document.model else {}
+    options = (document.model_info.options if document.model_info else model) | options
+    if _is_free(engine, document.conversation_id):
+        options |= {"uuid": document.conversation_id}
     conversation = registry.start(
         engine, directory, name=name, mcp_enabled=document.mcp_enabled, notify=notify, **options
     )
     try:
         _fill(conversation, document)
         known = {*_Document.__struct_fields__, *_NOT_READ}
-        unknown = {field: value[field] for field in value if field not in known}
+        unknown = {field: value[field] for field in value if field not in known or (field == "model" and value[field])}
+        if document.model_info and len(msgspec.json.encode(value["model_info"])) <= MAX_UNKNOWN_BYTES:
+            conversation.set_notes(**{MODEL_INFO: value["model_info"]})
         if unknown and len(msgspec.json.encode(unknown)) <= MAX_UNKNOWN_BYTES:
             conversation.set_notes(**{UNKNOWN: unknown})
     except BaseException:
@@ -320,6 +378,16 @@ def read(
             engine.store.delete(conversation.conversation_id)
         raise
     return conversation
+
+
+def _is_free(engine: Engine, conversation_id: str) -> bool:
+    """Return whether a loaded conversation can keep its id: it is a UUID, and no task of this store has it."""
+    try:
+        return str(UUID(conversation_id)) == conversation_id and not engine.store.row(conversation_id)
+    except ValueError:
+        return False
+    except NotFound:
+        return True
 
 
 def _read_json(path: Path) -> Json:
@@ -351,11 +419,13 @@ def _fill(conversation: Conversation, document: _Document) -> None:
     for tangent in tangents:
         loader.replace_history(previous, tangent.main_history)
         previous = tangent.main_history
-        conversation.enter_tangent()
+        _add_summary(conversation, tangent.main_latest_summary, tangent.main_valid_history_range)
+        loader.add_next(tangent.main_next_message)
+        conversation.enter_tangent(began=tangent.tangent_start_time)
+        conversation.drop_next()  # it waits in the main conversation
     loader.replace_history(previous, document.history)
-    _add_summary(conversation, document)
-    if document.next_message is not None:
-        loader.append(document.next_message.messages())
+    _add_summary(conversation, document.latest_summary, document.valid_history_range)
+    loader.add_next(document.next_message)
     loader.add_remaining_errors()
     if document.context_manager and document.context_manager.paths:
         conversation.task.sticky({}, declared=document.context_manager.paths)
@@ -364,15 +434,16 @@ def _fill(conversation: Conversation, document: _Document) -> None:
     conversation.set_notes(**{TURN: sum(message.role == "user" for message in conversation.messages()), STEPS: 0})
 
 
-def _add_summary(conversation: Conversation, document: _Document) -> None:
+def _add_summary(conversation: Conversation, summary: tuple[str, Any] | None, valid: tuple[int, int] | None) -> None:
     """Let the summary stand for the entries before the valid range; if there are none, append it as a message."""
-    text = document.latest_summary[0] if document.latest_summary else ""
-    if not text.strip():
+    text = summary[0] if summary else ""
+    current = conversation.find_summary(conversation.state)
+    if not text.strip() or (current is not None and current.summary == text):
         return
-    start = document.valid_history_range[0] if document.valid_history_range else 0
+    start = valid[0] if valid else 0
     last = max((entry.assistant.seq for entry in islice(conversation.pairs(), max(0, start))), default=0)
     if last:
-        conversation.add_summary(text, last)
+        conversation.add_summary(text, last, summary[1] if summary and isinstance(summary[1], dict) else None)
     else:
         conversation.task.add("user", text)
 
@@ -407,7 +478,15 @@ class _Loader:
                 tool_name=self._tools.get(message.tool_call_id or ""),
                 is_error=message.is_error,
                 usage=message.usage,
+                raw=message.raw.value if message.raw is not None else None,
             )
+
+    def add_next(self, turn: _Turn | None) -> None:
+        """Keep a message that was not sent. One with results or pictures is sent, because only a text can wait."""
+        if turn is not None and turn.text is not None:
+            self.conversation.set_next(turn.text)
+        elif turn is not None:
+            self.append(turn.messages())
 
     def _add_errors_before(self, text: str) -> None:
         """Add the transcript entries before this one, which are errors."""

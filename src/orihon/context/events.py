@@ -35,6 +35,7 @@ class Begun(Struct, frozen=True, rename={"start": "from"}):
 
     start: Number = 0
     commit: Commit = ""
+    began: str = ""  # the time, of one that was loaded
 
 
 class Ended(Struct, frozen=True):

@@ -199,7 +199,7 @@ def _tangent(current: View, event: Event) -> View:
         if current.tangents and began < current.tangents[-1].after:
             return current  # it would reach out of the one that is open
         state = _before(state, began)
-    opened = Tangent(event.id, began, state, event.timestamp)
+    opened = Tangent(event.id, began, state, event.data.get("began") or event.timestamp)
     # what was done after the place where it began belongs to it, and cannot be taken back from outside
     undos = tuple(undo for undo in current.undos if undo.after <= began)
     return msgspec.structs.replace(current, tangents=(*current.tangents, opened), undos=undos)
