@@ -1,9 +1,9 @@
 """A conversation as one JSON document, which can be loaded as a new conversation.
 
 It has the fields of the specification's conversation state except `tool_manager` and `agents`, which are rebuilt at run
-time. `model`, which older documents have instead of `model_info`, is only written if it was read. Unknown fields are kept, and
-any field that can be empty may be missing. The document contains pictures; it does not contain hidden messages. An
-entry of its history is a pair of a user turn and a reply:
+time. `model`, which older documents have instead of `model_info`, is only written if it was read. Unknown fields are
+kept, and any field that can be empty may be missing. The document contains pictures; it does not contain hidden
+messages. An entry of its history is a pair of a user turn and a reply:
 
     {"user": {"content": {"Prompt": {"prompt": "…"}}, "timestamp": "…"},
      "assistant": {"ToolUse": {"message_id": "m2", "content": "…", "tool_uses": [{"id", "name", "args", …}]}},
