@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import orihon
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples" / "integrations").glob("*.py"))
 
@@ -46,6 +48,21 @@ def test_langgraph(tmp_path, monkeypatch):
     exec(program("langgraph.md"), space)  # noqa: S102
     assert space["result"]["messages"][-1].content == "Done."
     assert (tmp_path / "logs" / "contexts").is_dir()
+
+
+def test_pydantic_ai(tmp_path, monkeypatch):
+    """Both runs answer, and the conversation is one session of the store."""
+    from pydantic_ai.messages import ModelResponse, TextPart  # noqa: PLC0415
+    from test_pydantic_ai import Scripted, calling, read_file  # noqa: PLC0415
+
+    monkeypatch.chdir(tmp_path)
+    scripted = Scripted([calling(0), ModelResponse([TextPart("Done.")]), ModelResponse([TextPart("The first.")])])
+    space = {"model": scripted.model, "read_file": read_file}
+    exec(program("pydantic-ai.md"), space)  # noqa: S102
+    assert space["second"].output == "The first."
+    assert scripted.sent[-1][-1].parts[-1].content == "Which one is the longest?"
+    with orihon.open(tmp_path / "logs" / "contexts") as engine:
+        assert len(list(engine.tasks())) == 1
 
 
 def test_every_page_is_run():
