@@ -114,3 +114,41 @@ def test_a_page_that_was_asked_for_is_shown_whole(engine):
         page = task.log.one(task.log.last).text
         assert 'unfold("m3", lines="' in page
         assert task.window().messages[-1].text == page
+
+
+def agent(task):
+    """An agent whose results differ much in size."""
+    task.add("user", "Fix it.")
+    for number in range(60):
+        call(task, number, numbers((3, 420, 10, 60)[number % 4], number))
+        yield task.window()
+
+
+@pytest.mark.parametrize("context_length", [8000, 32_000])
+def test_room_is_used(engine, context_length):
+    """While anything is hidden, a window that was just folded fills at least 95 % of what folding goes down to."""
+    with start(engine, context_length) as task:
+        fresh = [window.report for window in agent(task) if window.report.reasons]
+        assert fresh
+        assert all(report.tokens >= 0.95 * task.config.fold_to * report.limit for report in fresh)
+
+
+def test_a_batch_says_where_the_window_changed(engine):
+    """The first changed byte lies behind the request, and further behind where the older part stays as it was."""
+    with start(engine, 8000) as task:
+        changed = [(window.report.changed_at, bool(window.report.reasons)) for window in agent(task)]
+        assert all((at is not None) is is_batch for at, is_batch in changed)
+        places = [at for at, is_batch in changed if is_batch]
+        assert min(places) > len("Fix it.")
+        assert max(places) > 4 * min(places)
+
+
+def test_a_question_in_a_long_chat_stands_with_its_answer(engine):
+    """Of 200 questions without tools each that is shown has its answer, in every window."""
+    with start(engine, 4000) as task:
+        for number in range(200):
+            task.add("user", f"Question {number}: {'why is this so ' * (number % 9)}?")
+            text = "\n".join(message.text for message in task.window().messages)
+            asked = [n for n in range(number) if f"Question {n}:" in text]
+            assert asked == [n for n in range(number) if f"Answer {n}:" in text]
+            task.add("assistant", f"Answer {number}: {'because it was said ' * (number % 40)}.")

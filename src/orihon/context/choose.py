@@ -129,13 +129,15 @@ class Chooser:
         self._spare[page] = self.room
         return self.take((page, 0, len(self._sheets[page].costs) - 1))
 
-    def take_rest(self, page: int) -> bool:
-        """Keep as much of a page as there is room for, from its beginning on."""
+    def take_rest(self, page: int, *, spare: float) -> bool:
+        """Keep as much of a page as there is room for, from its beginning on; `spare` tokens stay free."""
         sheet = self._sheets[page]
         if all(sheet.kept):
             return False
         self._spare[page] = self.room
-        room = self.room - MARK_TOKENS - (0 if self.unit(page) in self.opened else self._opening(self.unit(page)))
+        room = (
+            self.room - spare - MARK_TOKENS - (0 if self.unit(page) in self.opened else self._opening(self.unit(page)))
+        )
         last = -1
         for piece, (cost, kept) in enumerate(zip(sheet.costs, sheet.kept, strict=True)):
             room -= 0 if kept else cost

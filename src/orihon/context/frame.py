@@ -62,6 +62,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     reserved: int = 0  # tokens that are left for the reply
     reasons: tuple[str, ...] = ()
+    changed_at: int | None = None  # where the first byte of the window changed, if a batch of folds was made
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from orihon.context.arrivals import ANSWERS
 from orihon.context.choose import Chooser
 from orihon.context.claims import Sheets, claims
 from orihon.context.fold import superseded, words
@@ -39,7 +40,7 @@ NEAREST = 24  # messages from the end: so many are recent
 TOOLS_WEIGHT = 0.6  # a result is worth so much of what other messages are
 FIRST_REQUEST, STAND_IN = 0.25, 0.1  # of the limit: what they may take at most
 USERS = 0.12  # of the limit: what the user said since the first request, and the answers, newest first
-SPARE = 0.02  # of the room: it is not worth another round
+SPARE = 0.015  # of the room: costs are estimated, and one token too many takes back all that was added last
 USER_TOKENS = 80  # and of one message at most its beginning
 UNANSWERED = 0.8  # of the limit: how far a newest unit that is too large for that fills the window
 NEWEST = 0.9  # of the limit: how much may stay whole for the sake of the newest unit
@@ -147,7 +148,8 @@ class Plan:
             self.sizes[number] = sum((before.get(message.seq) or message).tokens for message in units[number])
         self.whole |= self.frozen
         self.exchanges = exchanges_of(units)
-        newest = budget / limit if large_turns else NEWEST
+        asked_for = any(message.tool_name in ANSWERS for message in units[-1]) if units else False
+        newest = budget / limit if large_turns and not asked_for else NEWEST
         self._keep_recent(recent * limit, newest)
         taken = sum(self.sizes[number] for number in self.whole)
         self.allowed = max(budget, min(taken + RESERVE * limit, newest * limit))
@@ -234,10 +236,10 @@ class Fold:
         for _ in range(ROUNDS):
             changed = set()
             for number in range(len(self._pages) - 1, -1, -1):
-                if self._chooser.room < spare:
+                if self._chooser.room < 2 * spare:
                     break
                 is_free = not self._whole[number] and self._pages[number].unit != self._plan.first
-                if is_free and self._chooser.take_rest(number):
+                if is_free and self._chooser.take_rest(number, spare=spare):
                     self._caps[number] = self._plan.limit
                     changed.add(self._pages[number].unit)
             if not changed:

@@ -58,6 +58,8 @@ class Sheet:
             kept = bytearray([len(field) <= short]) * len(starts)
             if page.message.role == "user":
                 kept[0] = kept[-1] = True  # beginning and end of what a person said stand in any case
+            elif number == 0 and page.written and not page.message.tool_calls:
+                kept[0] = True  # and how an answer begins
             self.kept.extend(kept)
             self.bounds.append(len(self.starts))
             at += len(field) + 1

@@ -415,10 +415,11 @@ class _Desk:
         hidden = joined((*already, *older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
         draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
+        changed_at = first_change(before.messages if before else (), draft.messages)
         return Composed(
             messages=draft.messages,
             whole=dict(draft.unchanged),
-            report=self.report(draft, (reason,)),
+            report=self.report(draft, (reason,), changed_at=changed_at),
             batch=Batch(
                 tuple(stand_ins[seq] for seq in sorted(stand_ins)),
                 hidden,
@@ -432,12 +433,13 @@ class _Desk:
         )
 
     def _stays(self, draft: Draft, settled: int) -> bool:
-        """Whether enough room is left if what was settled stays: for eight usual turns, or half of the usual room."""
+        """Whether enough room is left if what was settled stays: for eight usual turns, or half of the most."""
         budget = self.budget
         taken = sum(message.tokens for message in draft.messages if message.seq <= settled)
         left = (budget.fold_at - ADDED) * budget.limit - taken
+        head = sum(message.tokens for message in self.always.values()) + ADDED * budget.limit
         turns = sorted(turn_sizes(message for message in draft.messages if message.seq > settled)) or [0]
-        enough = (budget.fold_at - budget.fold_to) * budget.limit / 2
+        enough = (budget.fold_at * budget.limit - max(budget.fold_to * budget.limit, head)) / 2
         return left >= min(enough, FITTING * turns[len(turns) // 2])
 
     def _settled(self, draft: Draft) -> int:
@@ -524,7 +526,7 @@ class _Desk:
         )
         return BudgetTooSmall(message, needed=needed, allowed=limit)
 
-    def report(self, draft: Draft, reasons: tuple[str, ...] = ()) -> Report:
+    def report(self, draft: Draft, reasons: tuple[str, ...] = (), *, changed_at: int | None = None) -> Report:
         """What the window holds, by source."""
         visible = sum(last - first + 1 for first, last in number_ranges.upto(self.view.state.ranges, self.last))
         return Report(
@@ -536,12 +538,31 @@ class _Desk:
             left_out=max(0, visible - draft.whole - draft.folded),
             reserved=self.budget.reserved_output,
             reasons=reasons,
+            changed_at=changed_at,
         )
 
 
 def _same(one: Texts, other: Texts) -> bool:
     """Whether they say the same in the window; what is as it is now is not shown before the next fold."""
     return all(getattr(one, name) == getattr(other, name) for name in ("sticky", "summary", "note"))
+
+
+def first_change(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """Return how many bytes two windows have in common at their beginning, each message as a line of JSON."""
+    same = 0
+    for old, new in zip(before, now, strict=False):
+        if old is not new:
+            lines = [_line(old), _line(new)]
+            if lines[0] != lines[1]:
+                differs = (at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other)
+                return same + next(differs, len(min(lines, key=len)))
+        same += len(_line(new))
+    return same
+
+
+def _line(message: Message) -> bytes:
+    calls = [(call.id, call.name, call.arguments) for call in message.tool_calls]
+    return msgspec.json.encode((message.role, message.content, calls, message.tool_call_id)) + b"\n"
 
 
 def _is_spared(draft: Draft, message: Message, stand_in: StandIn | None = None) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from orihon.context import ranges as number_ranges
 from orihon.context.events import sound
-from orihon.context.frame import Composed, Texts
+from orihon.context.frame import Composed, Report, Texts
 from orihon.context.language import language_of
 from orihon.context.pick import CONSIDERED_TOKENS, StandIn
 from orihon.context.pieces import shortened
@@ -297,11 +297,11 @@ class TaskLog:
         )
         return composed if tail is None else _with_tail(composed, tail)
 
-    def window(self, composed: Composed, *, folded_because: tuple[str, ...] = ()) -> Window:
+    def window(self, composed: Composed, *, folded: Report | None = None) -> Window:
         """Return a composed window as the caller gets it. After a fold, what making it took is given back."""
         report = composed.report
-        if folded_because:
-            report = msgspec.structs.replace(report, reasons=folded_because)
+        if folded is not None:
+            report = msgspec.structs.replace(report, reasons=folded.reasons, changed_at=folded.changed_at)
             give_back()
         return Window(
             composed.messages,

@@ -297,7 +297,7 @@ class Task:
         composed = self.log.compose()
         batch = composed.batch
         if batch is not None:
-            reasons = composed.report.reasons
+            folded = composed.report
             del composed  # so that its memory can be given back
             # folding had to hide old messages completely: a summary should stand for them
             shown = self._summaries.count_shown(batch.hidden) if self.summariser is not None else None
@@ -306,7 +306,7 @@ class Task:
             if batch is not None:
                 self.writer.store_folds(batch)
             del batch
-            return self.log.window(self.log.compose(), folded_because=reasons)
+            return self.log.window(self.log.compose(), folded=folded)
         return self.log.window(composed)
 
     def shrink_budget(self) -> None:
