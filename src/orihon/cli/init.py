@@ -11,6 +11,7 @@ import click
 
 from orihon.cli._command import Session, refuse_memory, store_command
 from orihon.cli._output import say, say_line
+from orihon.cli._translate import translate
 from orihon.cli.maintenance import report
 from orihon.errors import RunError, UsageError
 from orihon.ops.doctor.check_installation import KEY_VARIABLES, SETTINGS_FILE, try_model
@@ -52,7 +53,7 @@ def init(session: Session, provider: str | None, model: str | None, base_url: st
     with path.open("x", encoding="utf-8") as file:
         file.write(make_config(provider, model, store, base_url or getattr(defaults.llm, provider).base_url))
     if not session.as_json:
-        say_line(f"{path} is written.")
+        say_line(translate(f"{path} is written."))
     if not check:
         return 0
     session.settings = load()
@@ -60,7 +61,8 @@ def init(session: Session, provider: str | None, model: str | None, base_url: st
     if report(session, try_model(session.engine, session.settings)):
         return RunError.exit_code
     if not session.as_json:
-        say('\n`orihon run "Fix the tests"` works on a task, `orihon chat` talks with the model.')
+        next_step = '`orihon run "Fix the tests"` works on a task, `orihon chat` talks with the model.'
+        say(f"\n{translate(next_step)}")
     return 0
 
 
@@ -70,14 +72,14 @@ def _ask(question: str, default: str, choices: tuple[str, ...] = ()) -> str:
         return default
     listed = f" ({', '.join(choices)})" if choices else ""
     while True:
-        say(f"{question}{listed} [{default}]: ", err=True, nl=False)
+        say(f"{translate(question)}{listed} [{default}]: ", err=True, nl=False)
         line = sys.stdin.readline()
         if not line:
             raise click.Abort
         answer = line.strip() or default
         if not choices or answer in choices:
             return answer
-        say_line(f"Choose one of {', '.join(choices)}.", err=True)
+        say_line(translate(f"Choose one of {', '.join(choices)}."), err=True)
 
 
 def make_config(provider: str, model: str, store: str, base_url: str) -> str:

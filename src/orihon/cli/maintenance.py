@@ -16,6 +16,7 @@ import click
 from orihon.cli._command import Session, language_option, store_command, uuids_argument
 from orihon.cli._format import choose_language, format_duration, format_size, format_time
 from orihon.cli._output import Styled, say_line, say_problems
+from orihon.cli._translate import translate
 from orihon.errors import NotFound, StoreError, UsageError
 from orihon.ops.clean import Cleaned, keep_task
 from orihon.ops.clean import clean as clean_tasks
@@ -183,12 +184,12 @@ def report(session: Session, findings: Iterable[Finding]) -> int:
 
 def _print_finding(finding: Finding) -> None:
     style = STYLES.get(finding.level, "")
-    say_line(Styled(f"{finding.level:8}", style), f" {finding.where}: {finding.sentence}")
+    say_line(Styled(f"{finding.level:8}", style), f" {finding.where}: {translate(finding.sentence)}")
 
 
 def _format_verdict(counts: Counter[str]) -> str:
     if not counts["problem"]:
-        return "All is well now." if counts["fixed"] else "All is well."
+        return translate("All is well now." if counts["fixed"] else "All is well.")
     problems = format_count(counts["problem"], "problem")
     return f"{problems}. `--fix` can repair {counts['fixable']:,}." if counts["fixable"] else f"{problems}."
 

@@ -39,8 +39,9 @@ CONTEXT_LENGTH_OF_CHECK = 8_000
 
 def examine_installation(settings: Settings, url: str) -> Iterator[Finding]:
     """Yield findings about everything that Orihon needs before there is a store."""
-    python = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
-    yield Finding("ok", "orihon", f"Version {metadata.version('orihon')}, {python}.")
+    python, version = platform.python_implementation(), platform.python_version()
+    sentence = f"Version {metadata.version('orihon')}, {python} {version} on {platform.system()}."
+    yield Finding("ok", "orihon", sentence)
     for extra, (module, purpose) in EXTRAS.items():
         if not _is_installed(module):
             yield note(f"orihon[{extra}]", f"It is not installed: pip install 'orihon[{extra}]', for {purpose}.")
