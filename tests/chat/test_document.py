@@ -297,3 +297,15 @@ def test_a_document_of_another_program(engine, tmp_path):
     assert found["history"] == [entry]
     assert info.items() <= found["model_info"].items()
     assert found["model"] == "claude-3"
+
+
+def test_an_answer_of_amazon_q_is_not_doubled(engine, tmp_path):
+    """Its transcript says `[Tool uses: none]` behind an answer without tools."""
+    entry = {
+        "user": {"content": {"Prompt": {"prompt": "ls"}}},
+        "assistant": {"Response": {"content": "There is a."}},
+    }
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps({"history": [entry], "transcript": ["> ls", "There is a.\n[Tool uses: none]"]}))
+    with loaded(engine, path) as again:
+        assert again.transcript == ["> ls", "There is a."]

@@ -198,6 +198,48 @@ OPENHANDS = lines(
     },
 )  # fmt: skip
 
+_AMAZON_ENTRY = {
+    "user": {
+        "additional_context": "", "env_context": {"env_state": {"operating_system": "linux"}},
+        "content": {"Prompt": {"prompt": f"See {TOKEN}"}},
+        "timestamp": "2025-10-25T10:00:00.123456789+09:00", "images": None,
+    },
+    "assistant": {
+        "ToolUse": {
+            "message_id": "a1", "content": "I look.",
+            "tool_uses": [{"id": "tooluse_1", "name": "fs_read", "orig_name": "fs_read", "args": {"path": "basket.py"},
+                           "orig_args": {"path": "basket.py"}}],
+        }
+    },
+    "request_metadata": {"request_id": "r1", "model_id": "claude-sonnet-4", "message_id": "a1"},
+}  # fmt: skip
+_AMAZON_RESULT = {
+    "user": {
+        "additional_context": "",
+        "content": {"ToolUseResults": {"tool_use_results": [
+            {"tool_use_id": "tooluse_1", "status": "Success",
+             "content": [{"Text": "def total(): ..."}, {"Json": {"exit": 0}}]},
+        ]}},
+        "timestamp": None,
+    },
+    "assistant": {"Response": {"message_id": "a2", "content": WORDS}},
+    "request_metadata": None,
+}  # fmt: skip
+AMAZON_Q = json.dumps({
+    "conversation_id": "550e8400-e29b-41d4-a716-446655440000", "next_message": None,
+    "history": [_AMAZON_ENTRY, _AMAZON_RESULT], "valid_history_range": [0, 2],
+    "transcript": ["> See it", "I look.\n[Tool uses: fs_read]", f"{WORDS}\n[Tool uses: none]"],
+    "tools": {"native___": []}, "latest_summary": None, "model_info": {"model_id": "claude-sonnet-4"},
+})  # fmt: skip
+AMAZON_Q_PAIRS = json.dumps({
+    "conversation_id": "1", "history": [
+        [{"content": {"Prompt": {"prompt": "ls"}}}, {"Response": {"message_id": None, "content": "There is a."}}],
+        [{"content": {"CancelledToolUses": {"prompt": "No.",
+                                            "tool_use_results": [{"tool_use_id": "t9", "content": []}]}}},
+         {"Response": {"content": "I wait."}}],
+    ],
+})  # fmt: skip
+
 _TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "basket.py"}'}}
 OPENAI = lines(
     {"role": "developer", "content": "Be brief."},
@@ -229,6 +271,8 @@ SAMPLES = {
     "mini-swe-agent": ("mini-swe-agent", MINI, ["system user assistant user"]),
     "openhands": ("openhands", OPENHANDS, ["user assistant tool assistant tool assistant",
                                            "system user assistant tool user"]),
+    "amazon-q": ("amazon-q", AMAZON_Q, ["user assistant tool assistant"]),
+    "amazon-q pairs": ("amazon-q", AMAZON_Q_PAIRS, ["user assistant tool user assistant"]),
     "openai": ("openai", OPENAI, ["system user assistant tool assistant"]),
     "openai conversations": ("openai", OPENAI_CONVERSATIONS, ["user assistant", "user assistant tool"]),
     "openai document": ("openai", OPENAI_DOCUMENT, ["user"]),

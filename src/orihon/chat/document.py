@@ -54,6 +54,7 @@ UNKNOWN = "document"  # the note with fields that this version does not know
 MODEL_INFO = "model_info"  # the note with what a loaded document said of its model
 MAX_BYTES = 512 * 1024 * 1024
 MAX_UNKNOWN_BYTES = 64 * 1024
+NO_TOOLS = "\n[Tool uses: none]"  # behind an answer in the transcripts of Amazon Q CLI
 LOOK_AHEAD = 100  # transcript entries among which the next message is searched
 _NOT_READ = (
     *("format", "name", "agents", "tool_manager", "tools", "conversation_id", "context_message_length"),
@@ -453,7 +454,7 @@ class _Loader:
 
     def __init__(self, conversation: Conversation, transcript: list[str]) -> None:
         self.conversation, self.task = conversation, conversation.task
-        self._transcript = transcript
+        self._transcript = [text.removesuffix(NO_TOOLS) for text in transcript]
         self._index = 0
         self._tools: dict[str, str] = {}  # the names of the last tool calls, by id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orihon.errors import UsageError
-from orihon.ops.formats import claude, codex, messages, openhands
+from orihon.ops.formats import amazon_q, claude, codex, messages, openhands
 from orihon.ops.formats.session_file import SessionFile, SessionReader
 
 # the more specific ones first: a mini-swe-agent trajectory is also a document with messages
@@ -12,6 +12,7 @@ SESSIONS: dict[str, type[SessionReader]] = {
     "codex": codex.CodexReader,
     "mini-swe-agent": messages.MiniSweAgentReader,
     "swe-agent": messages.SweAgentReader,
+    "amazon-q": amazon_q.AmazonQReader,
     "openhands": openhands.OpenhandsReader,
     "openai": messages.OpenaiReader,
 }
