@@ -103,6 +103,21 @@ def test_the_sample_of_the_demo_travels(built):
     assert {f"examples/demo/sample/{name}" for name in names} <= inside
 
 
+def test_the_viewer_travels(built):
+    """Templates, texts and static files are in the wheel, which stays below 1 MB; the pictures of README are small."""
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    assert wheel.stat().st_size < 1_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    inside = ("templates/call.html", "static/view.css", "static/view.js", "texts.en.txt", "texts.ja.txt")
+    assert {f"orihon/view/{name}" for name in inside} <= names
+    with tarfile.open(sdist) as archive:
+        sizes = {member.name.partition("/")[2]: member.size for member in archive.getmembers()}
+    pictures = {name: size for name, size in sizes.items() if name.startswith("docs/images/viewer-")}
+    assert len(pictures) == 2
+    assert max(pictures.values()) < 200_000
+
+
 def test_the_version_and_the_changelog_agree(root):
     """The newest entry of the changelog is the version that is installed."""
     first = next(

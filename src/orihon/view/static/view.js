@@ -169,7 +169,7 @@ async function showFigures() {
     for (const row of some) {
       const figures = found[row.dataset.uuid];
       if (!figures) continue;
-      const price = figures.dollars === null ? "" : `$${figures.dollars.toFixed(2)}`;
+      const price = figures.dollars === null ? "" : money(figures.dollars);
       row.querySelector("[data-cost]").textContent = price || (figures.is_long || !figures.unpriced ? "" : table.dataset.unpriced);
       if (figures.sparkline) row.querySelector("[data-fill]").replaceChildren(sparkline(figures, table.dataset.fillLabel));
     }
@@ -201,13 +201,17 @@ async function showChange() {
     : place.dataset.changed.replace("#1", byte.toLocaleString("en")).replace("#2", tokens.toLocaleString("en"));
 }
 
+function money(dollars) {
+  return `$${dollars >= 1 || !dollars ? dollars.toFixed(2) : Number(dollars.toPrecision(2))}`;
+}
+
 async function showPrice() {
   const place = document.querySelector("[data-price]");
   if (!place) return;
   const answer = await fetch(`/t/${place.dataset.price}/cost.json`);
   if (!answer.ok) return;
   const { dollars } = await answer.json();
-  place.textContent = dollars === null ? place.dataset.unpriced : `$${dollars.toFixed(dollars < 1 ? 4 : 2)}`;
+  place.textContent = dollars === null ? place.dataset.unpriced : money(dollars);
 }
 
 function watchTasks() {
