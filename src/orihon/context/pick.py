@@ -1,9 +1,12 @@
 """Which lines of which old messages stay when the window is full, and what stands in place of the rest.
 
 `pick` looks at the whole log, never at an earlier fold of it, and is a pure function: the same messages give the same
-bytes. It is meant to be called rarely; between two calls nothing that was sent changes. It promises:
+bytes. It is meant to be called rarely; between two calls nothing that was sent changes. What a caller says is frozen
+stays as it was shown before. It promises:
 
-- the system prompt, the first request, pinned units and the newest units stay whole;
+- the system prompt, the first request, pinned units and the newest units stay whole, and of the newest messages those
+  that are worth most for their size;
+- a question and its answer stand or are left out together;
 - a unit, an assistant message with its results, stands or is left out as one; order and roles stay;
 - kept lines are verbatim and in their order; every gap says how much it hides, and the first of a message its handle;
 - arguments stay valid JSON with the same keys;

@@ -1,9 +1,10 @@
 """The window: the messages that are sent to the model now, folded so that they fit, and why.
 
 `compose` is one pure step. It puts the visible messages in order, shows each whole or by its stand-in, makes the list
-valid, and counts. Only when the window is fuller than `fold_at` a new batch of folds is made, over the whole visible
-log and down to `fold_to`; it comes back with the window, and the caller stores it before the window is handed out. So
-between two folds every window begins with the messages of the one before it.
+valid, and counts. Only when the window is fuller than `fold_at` a new batch of folds is made, down to `fold_to`. It
+leaves the older part of the window as it was while that leaves room for more turns, and else chooses anew from the
+log. The batch comes back with the window, and the caller stores it before the window is handed out. So between two
+folds every window begins with the messages of the one before it.
 
     system prompt · sticky files · first request · note, summary, snapshot · messages: folded, then whole
 
@@ -433,14 +434,14 @@ class _Desk:
         )
 
     def _stays(self, draft: Draft, settled: int) -> bool:
-        """Whether enough room is left if what was settled stays: for eight usual turns, or half of the most."""
+        """Whether enough room is left if what was settled stays: for eight average turns, or half of the most."""
         budget = self.budget
         taken = sum(message.tokens for message in draft.messages if message.seq <= settled)
         left = (budget.fold_at - ADDED) * budget.limit - taken
         head = sum(message.tokens for message in self.always.values()) + ADDED * budget.limit
-        turns = sorted(turn_sizes(message for message in draft.messages if message.seq > settled)) or [0]
+        turns = turn_sizes(message for message in draft.messages if message.seq > settled) or [0]
         enough = (budget.fold_at * budget.limit - max(budget.fold_to * budget.limit, head)) / 2
-        return left >= min(enough, FITTING * turns[len(turns) // 2])
+        return left >= min(enough, FITTING * sum(turns) / len(turns))
 
     def _settled(self, draft: Draft) -> int:
         """The last message that the next batch need not change."""
