@@ -147,7 +147,14 @@ class Engine:
         metadata = _new_metadata(key, uuid, user, config)
         lease = self.store.lease(metadata.uuid, create=metadata, status="pending" if queued else "running")
         try:
-            task = Task(lease, view=View(), summariser=summarise, hooks=self.hooks, inheritance=inheritance)
+            task = Task(
+                lease,
+                view=View(),
+                summariser=summarise,
+                hooks=self.hooks,
+                inheritance=inheritance,
+                inheriting=self.settings.context_inheritance,
+            )
         except BaseException:
             lease.close()
             raise
@@ -290,7 +297,8 @@ class Engine:
         if earlier is not None and not self._may_inherit(lease.read_row(), earlier):
             logger.warning("[uuid:%s] It names an earlier run of another user, which is ignored.", lease.uuid[:8])
             config = msgspec.structs.replace(config, inherited_from="")
-        return Task(lease, config=config, view=view, hooks=self.hooks)
+        inheriting = self.settings.context_inheritance
+        return Task(lease, config=config, view=view, hooks=self.hooks, inheriting=inheriting)
 
     def close(self) -> None:
         """Close the store. Tasks that still run are paused first."""

@@ -127,7 +127,7 @@ class Ceiling:
         tokens = self._counter.text(text)
         if self.name in EXACT:
             return tokens
-        common = _UNCOMMON.sub("", text)
+        common = _UNCOMMON.sub("0", text)
         rare = len(text.encode("utf-8", "replace")) - len(common.encode("utf-8", "replace")) if common != text else 0
         wide = 0 if common.isascii() else sum(not char.isascii() for char in common)
         return max(tokens, ceil(CEILING * _estimate(common) + CEILING_WIDE * wide) + rare)

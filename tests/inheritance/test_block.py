@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.inheritance import Previous, max_block_tokens, prepare, read_outline, render_block, render_notice
+from orihon.context.ledger import Entry
+from orihon.inheritance import (
+    Previous,
+    make_outline,
+    max_block_tokens,
+    prepare,
+    read_outline,
+    render_block,
+    render_notice,
+)
 from orihon.inheritance.names import Names, collect_names, remove_names
 from orihon.records import TaskRow
 from orihon.settings.schema import ContextInheritance, InheritedPlanning
@@ -341,3 +350,37 @@ def test_ordinary_paths_stay():
         remove_names("It is in /home/zoe. /home/zoeにあります。 /home/田中/x", names) == "It is in ~. ~にあります。 ~/x"
     )
     assert remove_names('open("/home/zoe/a.py") file:///Users/zoe/b', names) == 'open("~/a.py") file://~/b'
+
+
+# people
+
+
+def test_8_1_nobody_is_named():
+    """Authors, mentions, signatures, Japanese names, addresses and telephone numbers are not in the block."""
+    said = (
+        "Jane Roe asked for it, and @bob-k and @carol agree.\n@dave please look.\n鈴木さんと相談済み。"
+        "Author: Erika Muster <erika@example.com>\nCall +49 30 1234 5678, 03-1234-5678 or (555) 123-4567."
+    )
+    kept = "@property and @types/node and @pytest.mark stay; so do 2024-01-15, 192.168.0.1 and 仕様."
+    store = MemoryStore()
+    uuid = a_run(store)
+    with store.lease(uuid) as lease:
+        row, notes = store.row(uuid), {}
+        ledger = [Entry("request", 1, said), Entry("passage", 2, kept)]
+        lease.update(handoff=make_outline(store, row, notes, ledger, ["Jane Roe"]), final_summary=said)
+    block = prepare(
+        store, KEY, settings=ContextInheritance(), user="alice", now=NOW, counter=counter("estimate"),
+        context_length=128_000,
+    ).text  # fmt: skip
+    assert not re.findall(r"Jane|Roe|bob|carol|dave|鈴木|Erika|Muster|example\.com|1234|555", block)
+    assert kept in block
+
+
+def test_the_cap_holds_in_any_script():
+    """Scripts of which an estimate knows little have at most the tokens that are allowed, by an exact count."""
+    for first in (0x0E01, 0x1401, 0x10D0, 0x1780, 0x0531, 0x0F40, 0x13A0):
+        text = " ".join("".join(chr(first + (n * 7 + m) % 30) for m in range(6)) for n in range(3000))
+        one = made(text, max_tokens=2000)
+        assert one.text
+        assert counter("o200k").text(one.text) <= 2000
+        assert counter("cl100k").text(one.text) <= 2000

@@ -60,6 +60,48 @@ def test_ten_runs_of_one_issue(engine):
         assert all(message["role"] != "assistant" for message in first.openai())
 
 
+def test_every_decision_that_still_counts_reaches_the_eleventh_run(engine):
+    """Ten runs decide and demand something each; what is said again stands once, what is taken back does not stand."""
+    for number in range(1, 11):
+        with engine.start(KEY, user="alice", tools=TOOLS) as task:
+            task.add("user", f"Work on part {number}. Never delete table_{number}. Always run the linter first.")
+            for step in range(20):
+                text = "\n".join(f"part_{number}/file_{step}.py:{line}: value_{line}" for line in range(60))
+                turn(task, calling(("read_file", {"path": f"part_{number}/file_{step}.py"})), [text])
+            turn(
+                task,
+                saying(f"We decided to store totals of part_{number} in cents because of error {number}."),
+            )
+            if number == 8:
+                task.add("user", "You may now delete table_3.")
+                turn(task, saying("Understood."))
+    block = engine.inheritance(KEY, user="alice").text
+    assert counter("o200k").text(block) <= 8000
+    for number in range(1, 11):
+        assert block.count(f"We decided to store totals of part_{number} in cents") == 1
+        assert (f"Never delete table_{number}." in block) is (number != 3)
+    assert block.count("Always run the linter first.") == 1
+    with engine.start(KEY, user="alice") as task:
+        task.add("user", "Go on.")
+        assert "part_1" in task.recall("cents because of error 1", of="previous")
+
+
+@pytest.mark.parametrize(
+    ("language", "request_"), [("ja", "合計が違います。直してください。"), ("en", "The total is wrong.")]
+)
+def test_notice_and_headings_are_in_the_language_of_the_request(engine, language, request_):
+    """The run before was in the other language, and its log is full of code."""
+    other = "The total is wrong." if language == "ja" else "合計が違います。直してください。"
+    with engine.start(KEY, user="alice") as task:
+        task.add("user", other)
+        task.add("assistant", "def compute_total(items):\n    return sum(items)\n" * 30)
+    with engine.start(KEY, user="alice") as task:
+        task.add("user", request_)
+        block = engine.read(task.uuid).message(1).text
+    assert ("前回の処理要約" in block, "## 依頼" in block) == (language == "ja",) * 2
+    assert ("過去のコンテキスト" in task.inheritance.notice) is (language == "ja")
+
+
 def test_the_block_stands_before_the_first_request_and_stays(engine):
     """The block stands between system prompt and request, and folds and a resume do not change it."""
     run(engine, 1)

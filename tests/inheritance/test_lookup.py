@@ -4,10 +4,11 @@ import re
 import shutil
 import tracemalloc
 
+import msgspec
 import pytest
 
 from orihon.inheritance import consult, prepare
-from orihon.settings.schema import ContextInheritance
+from orihon.settings.schema import ContextInheritance, InheritedPlanning
 from orihon.stores import open_store
 from orihon.stores.base import Options
 from orihon.tokens import counter
@@ -52,6 +53,30 @@ def test_10_5_2_reflections_can_be_looked_up(store):
     """The cause of a failure and its remedy are found."""
     uuid = a_run(store, records=a_plan())
     assert "write a comment instead" in consult(store, uuid, "root_cause account")
+
+
+def test_all_runs_of_the_key_are_searched(store):
+    """Not only the newest run is reached, and each passage of an older one says which run it is of."""
+    uuids = [a_run(store, summary=f"Chose plan{n}xyz.", at=f"2024-02-0{n}T00:00:00.000000Z") for n in (1, 2, 3)]
+    a_run(store, summary="Chose plan4xyz.", user="bob")
+    a_run(store, "failed", summary="Chose plan5xyz.")
+    task = msgspec.structs.replace(store.row(uuids[-1]), uuid="new")
+    settings = ContextInheritance(context_expiry_days=10**5)
+    for n, uuid in zip((1, 2, 3), uuids, strict=True):
+        answer = consult(store, uuids[-1], f"plan{n}xyz", task=task, settings=settings)
+        assert f"Chose plan{n}xyz." in answer
+        assert (f"[#{uuid[:8]} final summary]" in answer) is (n < 3)
+    for n in (4, 5):
+        assert "Nothing about this" in consult(store, uuids[-1], f"plan{n}xyz", task=task, settings=settings)
+
+
+def test_what_is_not_inherited_cannot_be_looked_up(store):
+    """With `inherit_verifications: false` no verification of an earlier run is found, in no record."""
+    uuid = a_run(store, records=a_plan())
+    off = ContextInheritance(planning=InheritedPlanning(inherit_verifications=False))
+    assert "rounding is not tested" in consult(store, uuid, "rounding")
+    assert "rounding" not in consult(store, uuid, "rounding", settings=off).split("\n", 1)[-1].replace("Nothing", "")
+    assert "write a comment instead" in consult(store, uuid, "root_cause account", settings=off)
 
 
 def test_nothing_found_is_a_sentence(store):

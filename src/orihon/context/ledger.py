@@ -324,4 +324,17 @@ def _select_carried(ledger: Sequence[Entry], kind: Kind, age: int) -> list[Entry
     mine = [entry for entry in ledger if entry.kind == kind]
     if not age:
         return mine
-    return [] if kind not in CARRIED else mine[:1] if kind == "request" else mine
+    if kind == "passage":  # what users said is told by requests and instructions
+        said = {entry.seq for entry in ledger if entry.kind in {"request", "constraint"}}
+        return [entry for entry in mine if entry.seq not in said]
+    if kind != "request":
+        return mine if kind in CARRIED else []
+    demands = [entry.text for entry in ledger if entry.kind == "constraint"]  # they may be taken back: told once
+    texts = [_without(entry.text, demands) for entry in mine[:1]]
+    return [replace(entry, text=text) for entry, text in zip(mine, texts, strict=False) if text]
+
+
+def _without(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "")
+    return text.strip()

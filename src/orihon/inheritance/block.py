@@ -41,6 +41,8 @@ _SWITCHES = {  # the setting that allows a kind of section; other kinds are alwa
     "plan": "inherit_plans",
     "verification": "inherit_verifications",
     "reflection": "inherit_reflections",
+    "revision": "inherit_plans",
+    "replan_decision": "inherit_reflections",
     "pattern": "reuse_successful_patterns",
 }
 _LEFT_OUT = {DETAIL: "detail of the plan", HISTORY: "history of the tools"}
@@ -148,8 +150,17 @@ def _select_sections(outline: Outline, planning: InheritedPlanning, language: La
             error = f": {use.last_error}" if use.last_error else ""
             lines.append(_TOOL[language].format(use.tool, use.successes, use.failures) + error)
         sections.append(Section(title=EXECUTION, kind="pattern", priority=HISTORY, lines=tuple(lines)))
-    switches = {kind: getattr(planning, setting) for kind, setting in _SWITCHES.items()}
-    return [section for section in sections if switches.get(section.kind, True)]
+    return [section for section in sections if is_inherited(section.kind, planning)]
+
+
+def select_sections(outline: Outline, planning: InheritedPlanning) -> list[Section]:
+    """Return the sections of an outline that the settings allow."""
+    return [section for section in outline.sections if is_inherited(section.kind, planning)]
+
+
+def is_inherited(kind: str, planning: InheritedPlanning) -> bool:
+    """Return whether the settings let a kind of section, or of plan record, be inherited."""
+    return kind not in _SWITCHES or bool(getattr(planning, _SWITCHES[kind]))
 
 
 def _render_runs(runs: Sequence[Run], names: Names, language: Language) -> Texts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -39,6 +39,15 @@ class Handoff(Struct, frozen=True, kw_only=True):
     notice: str
     left_out: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    language: Language = "ja"
+    make: Callable[[Language], Handoff | None] | None = None  # the same in another language
+
+    def for_request(self, request: Message, language: Language | Literal["auto"] = "auto") -> Handoff:
+        """Return the handoff in the task's language, or else in that of its first request."""
+        if language == "auto":
+            language = "ja" if language_of([request]) == "ja" else "en"
+        made = self.make(language) if self.make is not None and language != self.language else None
+        return made or self
 
 
 def prepare(
@@ -72,34 +81,44 @@ def make_handoff(
     """Return the handoff for the run that a search found."""
     if found.previous is None:
         return None
-    if language == "auto":  # the language of the earlier run, because the new one has no message yet
-        language = _detect_language(found.previous.summary)
     previous, outlines = _read_outlines(store, found.previous, found.older, settings.planning)
     ledgers = _read_ledgers((previous.row, *found.older))
     max_tokens = max_block_tokens(settings, context_length)
-    block = render_block(
-        previous,
-        counter=counter, max_tokens=max_tokens, settings=settings, language=language, outlines=outlines,
-        ledgers=ledgers,
-    )  # fmt: skip
-    if not block.text:
+
+    def make(language: Language) -> Handoff | None:
+        block = render_block(
+            previous,
+            counter=counter, max_tokens=max_tokens, settings=settings, language=language, outlines=outlines,
+            ledgers=ledgers,
+        )  # fmt: skip
+        if not block.text:
+            return None
+        return Handoff(
+            uuid=previous.uuid,
+            completed_at=previous.ended,
+            text=block.text,
+            tokens=block.tokens,
+            max_tokens=max_tokens,
+            notice=render_notice(previous, language),
+            left_out=block.left_out,
+            skipped=found.skipped,
+            language=language,
+            make=make,
+        )
+
+    # until the new run has a message, it is expected in the language of the earlier one
+    handoff = make(_detect_language(previous, ledgers[0]) if language == "auto" else language)
+    if handoff is None:
         log.warning("[uuid:%s] Nothing of it fits into %d tokens, so nothing is inherited.", previous.short, max_tokens)
         return None
-    log.info("[uuid:%s] Inherited: %d of %d tokens.", previous.short, block.tokens, max_tokens)
-    return Handoff(
-        uuid=previous.uuid,
-        completed_at=previous.ended,
-        text=block.text,
-        tokens=block.tokens,
-        max_tokens=max_tokens,
-        notice=render_notice(previous, language),
-        left_out=block.left_out,
-        skipped=found.skipped,
-    )
+    log.info("[uuid:%s] Inherited: %d of %d tokens.", previous.short, handoff.tokens, max_tokens)
+    return handoff
 
 
-def _detect_language(summary: str) -> Language:
-    message = Message(seq=0, role="assistant", content=summary, timestamp="", tokens=0)
+def _detect_language(previous: Previous, ledger: Sequence[Entry]) -> Language:
+    """Return the language of an earlier run: that of its users, as far as its ledger has their words."""
+    asked = [entry.text for entry in ledger if entry.kind in {"request", "constraint"}]
+    message = Message(seq=0, role="user", content="\n".join(asked) or previous.summary, timestamp="", tokens=0)
     return "ja" if language_of([message]) == "ja" else "en"
 
 

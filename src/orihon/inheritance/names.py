@@ -21,7 +21,7 @@ from orihon.records import Metadata, TaskRow
 from orihon.redaction import has_mask, mask
 from orihon.stores.base import Store
 
-PERSON, MACHINE = "[name]", "[host]"
+PERSON, MACHINE, PHONE = "[name]", "[host]", "[phone]"
 MIN_NAME_CHARS = 3  # a shorter name is replaced only where nothing but a name can stand
 
 # words that are used as names of accounts and machines, and that are common in texts about software
@@ -38,6 +38,25 @@ ORDINARY = frozenset(_ORDINARY.split())
 _OWNER = r"(?:[A-Za-z0-9._-]*[A-Za-z0-9_-]|[^/\s\"'`<>:;,()\[\]{}\\]+)"
 _HOME = re.compile(rf"(?<![\w.~-])(?:/var)?/(?:home|Users)/{_OWNER}")
 _WINDOWS_HOME = re.compile(rf"\b[A-Za-z]:(\\{{1,2}})Users\1{_OWNER}", re.IGNORECASE)
+# a name before a mail address, as in a commit; a Japanese name with its honorific; a telephone number; a mention
+_NAME_WORD = r"[^\W\d_][\w.'\u2019-]*"
+_SIGNED = re.compile(rf"(?:{_NAME_WORD}[ \u3000]){{0,3}}{_NAME_WORD}(?= <(?:\[EMAIL\]|[^\s<>@]+@[^\s<>]+)>)")
+_ADDRESSED = re.compile(r"(?<![一-鿿ぁ-ん])(?![皆各])[一-鿿]{2,4}(?=さん(?![一-鿿])|氏(?![名一-鿿]))")
+_PHONE = re.compile(
+    r"(?<![\w.+/-])(?:\+\d{1,3}[ -]?\(?\d{1,4}\)?(?:[ -]\d{2,4}){2,3}|0\d{1,4}-\d{1,4}-\d{4}|\(\d{3}\) ?\d{3}-\d{4}"
+    r"|\d{3}-\d{3}-\d{4})(?![\w-])"
+)
+_MENTION = re.compile(
+    r"(?<![\w.@/`'\"$\\-])(?:(?<!^)|(?=@[\w-]+[ ,\u3001]+[a-zぁ-んァ-ヶ一-鿿]))"
+    r"@([A-Za-z][A-Za-z0-9-]{1,38})(?![A-Za-z0-9_/.(=:\"'-])",
+    re.MULTILINE,
+)
+_TAG_WORDS = (  # of documentation and style sheets
+    "param params return returns type typedef template throws example default deprecated see since link private public "
+    "internal override import media keyframes charset supports layer apply tailwind todo module file ts-ignore "
+    "ts-expect-error property prop class function author version nullable"
+)
+_TAGS = frozenset(_TAG_WORDS.split())
 _ON = re.compile(r"process \d+ on (?P<hostname>\S+)")
 
 
@@ -67,6 +86,8 @@ def remove_names(text: str, names: Names) -> str:
     """Return the text without names, and masked once more."""
     text = mask(text)  # mail addresses too, whatever masking.kinds says
     text = _WINDOWS_HOME.sub("~", _HOME.sub("~", text))
+    text = _PHONE.sub(PHONE, _SIGNED.sub(PERSON, _ADDRESSED.sub(PERSON, text)))
+    text = _MENTION.sub(lambda found: found.group() if found[1].lower() in _TAGS else f"@{PERSON}", text)
     for pattern, word in _compile_patterns(names):
         text = pattern.sub(word, text)
     return text

@@ -52,6 +52,7 @@ from orihon.task_key import TaskKey, to_task_key
 
 if TYPE_CHECKING:
     from orihon.inheritance import Handoff
+    from orihon.settings.schema import ContextInheritance
     from orihon.task.sessions import Session
 
 
@@ -70,6 +71,7 @@ class Task:
         summariser: Summariser | None = None,
         hooks: Sequence[Any] = (),
         inheritance: Handoff | None = None,
+        inheriting: ContextInheritance | None = None,
     ) -> None:
         self.writer = TaskWriter(lease, view=view, config=config)
         self.uuid = lease.uuid
@@ -78,14 +80,9 @@ class Task:
         self._hooks = tuple(hooks)
         self._summaries = Summaries(self.writer, summariser)
         self._timeline = Timeline(self.writer, self._summaries.summarise_tangent)
-        self._calls = ToolCalls(self.writer, lambda run: call_hooks(self._hooks, "after_tool", self, run))
-        self._lifecycle = Lifecycle(
-            self.writer,
-            self._timeline,
-            self._calls,
-            self._summaries,
-            on_change=lambda status: call_hooks(self._hooks, f"on_{status}", self),
-        )
+        self._calls = ToolCalls(self.writer, lambda run: call_hooks(self._hooks, "after_tool", self, run), inheriting)
+        parts = (self.writer, self._timeline, self._calls, self._summaries)
+        self._lifecycle = Lifecycle(*parts, lambda status: call_hooks(self._hooks, f"on_{status}", self))
         self._follower = Follower(self.writer, self._timeline, self._add)
         self._calibration = Calibration()
         self._sent: Sent | None = None  # the window that the next reply answers
@@ -208,7 +205,7 @@ class Task:
 
     def _add(self, message: Message) -> int:
         if message.role == "user" and not self._began:
-            self._insert_inherited_block()
+            self._insert_inherited_block(message)
         if message.role == "tool" and not message.tool_call_id:
             message = self._calls.match(message)
         return self._append(message)
@@ -241,9 +238,10 @@ class Task:
         if self._hooks:
             call_hooks(self._hooks, "after_reply", self, writer.log.one(seq))
 
-    def _insert_inherited_block(self) -> None:
-        """Append what the earlier runs left, just before the first request."""
+    def _insert_inherited_block(self, request: Message) -> None:
+        """Append what the earlier runs left, just before the first request and in its language."""
         if self.inheritance is not None:
+            self.inheritance = self.inheritance.for_request(request, self.config.language)
             seq = self.writer.append(parse_message("assistant", self.inheritance.text, key=INHERITED))
             if seq not in self.log.view.state.pins:
                 self.writer.event("pin", seq=seq)

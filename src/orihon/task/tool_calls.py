@@ -18,6 +18,7 @@ from orihon.context.units import is_same_reply
 from orihon.errors import OrihonError, StoreError, UsageError
 from orihon.parts import shorten_name
 from orihon.records import Call, Message, ToolCall
+from orihon.settings.schema import ContextInheritance
 from orihon.task.config import tool_name
 from orihon.task.tool_run import PendingCall, ToolRun, describe_action, parse_arguments
 from orihon.task.writer import TaskWriter
@@ -29,7 +30,13 @@ PAGES_SHARE = 0.25  # of the limit, for all the answers to one reply
 class ToolCalls:
     """The calls of the newest reply. Callers hold the writer's lock, except around `run`."""
 
-    def __init__(self, writer: TaskWriter, on_result: Callable[[ToolRun], None]) -> None:
+    def __init__(
+        self,
+        writer: TaskWriter,
+        on_result: Callable[[ToolRun], None],
+        inheriting: ContextInheritance | None = None,
+    ) -> None:
+        self._inheriting = inheriting
         self._writer = writer
         self._on_result = on_result
         self._previous = writer.config.inherited_from  # what the engine allowed; no event can change it
@@ -148,7 +155,9 @@ class ToolCalls:
                 return "There is no previous run of this task."
             from orihon.inheritance import consult  # noqa: PLC0415 - few tasks ask an earlier run
 
-            return consult(self._writer.lease.store, self._previous, query)
+            return consult(
+                self._writer.lease.store, self._previous, query, task=self._writer.row, settings=self._inheriting
+            )
         if scope != "task":
             raise UsageError(f"There is nothing to recall of {scope!a:.40}.", hint="Give `task` or `previous`.")
         return lookup.render_hits(lookup.recall(self._writer.log.hidden(), query))
