@@ -40,14 +40,19 @@ class Squeezer:
         always: AbstractSet[int],
         make_stub: MakeStub,
         worth: Worth | None = None,
+        slack: float = 0,
     ) -> None:
         self.stand_ins, self.hidden = stand_ins, hidden
         self.done: set[int] = set()  # what cannot be made smaller at this cap
         self._whole, self._always, self._make_stub = whole, always, make_stub
         self._worth = worth or _age
+        self._slack = slack  # tokens by which more is cut than must be
 
     def make_smaller(self, draft: Draft, cap: int, excess: float, *, but: Iterable[int]) -> bool:
-        """Put stubs in place of messages with more than `cap` tokens, the largest first, until the excess is gone."""
+        """Put stubs in place of messages with more than `cap` tokens, the largest first, until the excess is gone.
+
+        What is always shown, such as the first request, is cut no further than that.
+        """
         free = self._whole.keys() - {*but, *self.done}
         newest = {message.seq for message in self._units()[-1]} if free else set()
         caps = {seq: max(LEAST_TOKENS, cap * NEWEST_FACTOR if seq in newest else cap) for seq in free}
@@ -59,7 +64,8 @@ class Squeezer:
         for seq, tokens in sorted(large.items(), key=lambda item: item[::-1], reverse=True):
             if excess <= 0:
                 break
-            made = self._make_stub(self._whole[seq], caps[seq], calls_left_out(self.stand_ins.get(seq)))
+            least = int(tokens - excess - self._slack) if seq in self._always else 0
+            made = self._make_stub(self._whole[seq], max(caps[seq], least), calls_left_out(self.stand_ins.get(seq)))
             self.stand_ins[seq] = made
             self.done.add(seq)
             excess -= tokens - made.tokens
@@ -147,4 +153,4 @@ def stub(
         tokens = count(msgspec.structs.replace(apply(message, made), tokens=0))
         if tokens <= cap or chars < LEAST_TOKENS:
             return msgspec.structs.replace(made, tokens=tokens)
-        chars //= 2
+        chars = min(chars * 15 // 16, chars * cap // tokens)

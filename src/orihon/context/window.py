@@ -494,7 +494,10 @@ class _Desk:
         """
         limit = self.budget.limit
         whole = {message.seq: message for message in self.shown(hidden)}
-        squeezer = Squeezer(whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub, worth=worth)
+        slack = max(0, most - self.budget.fold_to * limit) if self.folding else 0
+        squeezer = Squeezer(
+            whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub, worth=worth, slack=slack
+        )
         cap = int(STAND_IN_SHARE * limit)
         while max_messages and len(self.draft(stand_ins, squeezer.hidden, self.texts.snapshot).messages) > max_messages:
             if not squeezer.leave_out_calls():
