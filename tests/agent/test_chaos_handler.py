@@ -116,20 +116,27 @@ def test_a_failure_that_passes_is_not_seen_in_the_end(desk, act):
     assert desk.server.acts == []
 
 
-@pytest.mark.parametrize("act", PASSING.values(), ids=PASSING)
+@pytest.mark.parametrize(
+    ("act", "status", "mark"),
+    [
+        (act, *(("failed", "failed") if name.startswith("stall") else ("paused", "paused")))
+        for name, act in PASSING.items()
+    ],
+    ids=PASSING,
+)
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_failure_that_lasts_pauses_and_a_resume_completes(desk, act, before):
-    """At the first reply or later: what was said is there, and the resumed task asks what failed, and nothing twice."""
+def test_a_failure_that_lasts_ends_the_run_and_a_resume_completes(desk, act, status, mark, before):
+    """A silent model is a timeout. What was said is there; the resumed task asks what failed, and nothing twice."""
     steps = [f"Step {number}." for number in range(1, before + 1)]
     row = run(desk, *map(reading, range(1, before + 1)), *[act] * TRIES)
-    assert (row.status, row.llm_call_count) == ("paused", before)
-    assert row.reason
-    assert desk.source.marks == ["processing", "paused"]
+    assert (row.status, row.llm_call_count) == (status, before)
+    assert row.reason == "timeout" if status == "failed" else row.reason
+    assert desk.source.marks == ["processing", mark]
     check_log(desk, row.uuid, *steps)
     desk.server.acts = [reading(before + 1), says("Done.")]
     row = desk.handler.resume(row.uuid)
     assert (row.status, row.llm_call_count, row.tool_call_count) == ("completed", before + 2, before + 1)
-    assert desk.source.marks == ["processing", "paused", "processing", "done"]
+    assert desk.source.marks == ["processing", mark, "processing", "done"]
     check_log(desk, row.uuid, *steps, f"Step {before + 1}.", "Done.")
     assert desk.server.bodies[before] == desk.server.bodies[before + TRIES]
 

@@ -274,8 +274,8 @@ def test_a_full_window_is_the_lists_own_items_and_folds(engine):
     """What is whole is a slice of the list; the rest is made by the engine, and stands in its place."""
     talk = [SYSTEM, user("Read all.")]
     with engine.start(KEY, tools=TOOLS, context_length=6_000, reserved_output=0) as task:
-        for number in range(25):
-            talk += [call(f"c{number}", path=f"{number}.py"), result(f"c{number}", f"line of {number}\n" * 90)]
+        for number in range(60):
+            talk += [call(f"c{number}", path=f"{number}.py"), result(f"c{number}", f"line of {number}\n" * 30)]
             followed = task.follow(talk)
             pieces = list(followed.pieces(task.window()))
         assert counts(task.follow(talk)) == (len(talk), 0, 0)

@@ -18,7 +18,7 @@ FITTING = 8  # turns that should fit between two batches
 LOOKED_AT = 12  # newest turns that say how large they are
 LEAST_TURNS, MOST_TURNS = 10, 20  # among which the room is shared
 ROOM_OF_TURN = 1000  # tokens of room for which there is one turn more
-LEAST = 32  # tokens of a result that are shown in any case
+LEAST = 64  # tokens of a result that are shown in any case: the words for an interrupted call are shorter
 
 ANSWERS = frozenset(str(tool["function"]["name"]) for tool in (UNFOLD, RECALL))  # what was asked for comes whole
 
