@@ -127,9 +127,12 @@ def test_the_version_and_the_changelog_agree(root):
     assert orihon.__version__ == metadata.version("orihon")
 
 
+FRAMEWORKS = {"langgraph", "openai-agents", "pydantic-ai"}  # the extras of the adapters, which `all` leaves out
+
+
 def test_the_extras_are_those_that_were_promised():
-    """Each extra can be asked for, and `all` is all of them."""
-    assert set(metadata.metadata("orihon").get_all("Provides-Extra")) == {
+    """Each extra can be asked for, and `all` is all of them but those of the adapters."""
+    assert set(metadata.metadata("orihon").get_all("Provides-Extra")) - FRAMEWORKS == {
         "agent",
         "all",
         "metrics",
@@ -141,17 +144,21 @@ def test_the_extras_are_those_that_were_promised():
     }
 
 
-@pytest.mark.parametrize("lock", ["run", "all", "dev"])
+@pytest.mark.parametrize("lock", ["run", "all", "dev", "integrations"])
 def test_the_lock_files_fulfil_the_project(root, lock):
     """Every direct dependency is pinned, with hashes, to a version that pyproject.toml allows."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = list(project["project"]["dependencies"])
-    if lock != "all":
+    if lock in {"run", "dev"}:
         wanted += project["dependency-groups"]["build"]
     if lock == "dev":
         wanted += [line for line in project["dependency-groups"]["dev"] if isinstance(line, str)]
-    if lock != "run":
-        wanted += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
+    extras = project["project"]["optional-dependencies"]
+    if lock == "integrations":
+        wanted += project["dependency-groups"]["integrations"]
+        wanted += [line for name in FRAMEWORKS for line in extras[name]]
+    elif lock != "run":
+        wanted += [line for name in extras.keys() - FRAMEWORKS for line in extras[name]]
     text = (root / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
     blocks = [block for block in text.split("\n") if "==" in block]
     pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1].split()[0] for line in blocks}
