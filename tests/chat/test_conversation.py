@@ -236,11 +236,20 @@ def test_clear_can_be_undone(talk):
     assert texts(talk) == ["One", "1"]
 
 
+def test_the_last_question_is_not_what_stands_for_a_tangent(talk):
+    """`/rewind` takes back a question of the user."""
+    exchange(talk, "One", "1")
+    talk.enter_tangent()
+    exchange(talk, "An aside", "2")
+    talk.leave_tangent("summary")
+    assert "An aside" in talk.find_newest("user").text
+    assert talk.find_question().text == "One"
+
+
 class TestLimit:
     @pytest.fixture
     def notices(self, talk, monkeypatch):
         monkeypatch.setattr(conversation, "MAX_ENTRIES", 10)
-        monkeypatch.setattr(conversation, "HIDDEN_AT_ONCE", 2)
         notices = []
         talk.notify = notices.append
         return notices
@@ -248,9 +257,10 @@ class TestLimit:
     def test_the_oldest_are_hidden_and_the_log_keeps_all(self, engine, talk, notices):
         for number in range(40):
             exchange(talk, f"{number}", f"answer {number}")
-            assert sum(isinstance(entry, HistoryEntry) for entry in talk.entries()) <= 11
+            entries = sum(isinstance(entry, HistoryEntry) for entry in talk.entries())
+            assert entries == min(number + 1, 10), "004 §5.1: beyond the limit the oldest one leaves, each time"
         assert len(notices) == 1, "the user is told once"
-        assert "are hidden" in notices[0]
+        assert "is hidden" in notices[0]
         assert "39" in texts(talk)
         assert "0" not in texts(talk)
         assert len(list(engine.read(talk.conversation_id).messages())) == 81
@@ -284,7 +294,7 @@ class TestLimit:
         reads = []
         real = talk.task.log.read
         monkeypatch.setattr(talk.task.log, "read", lambda first, last: reads.append((first, last)) or real(first, last))
-        talk._hide_oldest()
+        talk._count_entries()
         assert reads, "there are enough messages for a count"
         assert all(first > 20 for first, _ in reads), reads
 

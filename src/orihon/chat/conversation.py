@@ -33,12 +33,12 @@ from orihon.context.view import State, Tangent, Undo
 from orihon.errors import Corrupt, NotFound, TangentError, UsageError
 from orihon.records import Blob, Event, Message, Summary, Usage
 from orihon.stores.base import Store
+from orihon.task.summaries import TANGENT_KEY
 from orihon.task.task import Task
 from orihon.task.timeline import Keep
 from orihon.terminal import Language
 
 MAX_ENTRIES = 10_000
-HIDDEN_AT_ONCE = 100  # entries, so that the view does not change with every reply
 ABOUT = "conversation"  # the first note: name, directory and options
 LOADED = "document"  # in the raw form of a message that was loaded from a document
 NEXT, TURN, STEPS, HAS_HIDDEN = "next_message", "turn", "steps", "oldest_left"
@@ -302,6 +302,12 @@ class Conversation:
         messages = self.task.log.backwards(self.visible)
         return next((message for message in messages if role in {"", message.role}), None)
 
+    def find_question(self) -> Message | None:
+        """Return the newest visible message that the user wrote; what stands for a tangent is none."""
+        messages = self.task.log.backwards(self.visible)
+        asked = (message for message in messages if message.role == "user")
+        return next((message for message in asked if not (message.key or "").startswith(TANGENT_KEY)), None)
+
     @property
     def undoable(self) -> tuple[Undo, ...]:
         """The steps that `undo` can take back, the newest last."""
@@ -373,16 +379,16 @@ class Conversation:
         if sum(last - first + 1 for first, last in self.visible) <= MAX_ENTRIES:
             return
         count = self._count_entries()
-        if count <= MAX_ENTRIES:
+        hidden = count + 1 - MAX_ENTRIES  # the message that was sent becomes one more
+        if hidden <= 0:
             return
-        hidden = count - MAX_ENTRIES + HIDDEN_AT_ONCE
         last_hidden = next(islice(self.pairs(), hidden - 1, None)).assistant.seq
         is_first_time = not self.notes.get(HAS_HIDDEN)
         self.add_event("leave", upto=last_hidden)
         self._counted = (self.visible, self.last, count - hidden)
         if is_first_time:
             self.set_notes(**{HAS_HIDDEN: True})
-            self.notify(f"More than {MAX_ENTRIES:,} entries: the oldest {hidden:,} are hidden. The log keeps them.")
+            self.notify(f"More than {MAX_ENTRIES:,} entries: from now on the oldest is hidden. The log keeps it.")
 
     def _count_entries(self) -> int:
         """Count the visible entries; only messages that are new since the last count are read."""

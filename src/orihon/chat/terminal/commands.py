@@ -235,7 +235,7 @@ def _rewind(chat: ChatSession, argument: str) -> None:
     if argument:
         seq = _parse_number(chat, argument)
     else:
-        prompt = chat.conversation.find_newest("user")
+        prompt = chat.conversation.find_question()
         if prompt is None:
             raise UsageError(chat.texts("empty"))
         seq = prompt.seq - 1
