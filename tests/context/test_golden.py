@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from orihon.context.compress import covered_ranges, to_cover
+from orihon.context.extract import find_entries
 from orihon.context.frame import Policy, Texts
 from orihon.context.snapshot import Snapshot, merge_snapshot, render_snapshot
 from orihon.context.summary import Limits, summarise
 from orihon.context.view import saved
 from orihon.context.wire import openai
-from orihon.inheritance import prepare
-from orihon.records import Call
+from orihon.inheritance import make_outline, prepare
+from orihon.records import Call, Message
 from orihon.settings.schema import ContextInheritance
 from orihon.stores.memory import MemoryStore
 from orihon.tokens import counter
@@ -311,6 +312,64 @@ def handoff_planned(store):
 def handoff_small(store):
     """The same in a small window: the older plan, the detail and the tools were given up, the rest fits."""
     return {**handoff_planned(store), "context_length": 3_000}
+
+
+WORK = {
+    "en": (
+        "The total of an empty basket is wrong. Please fix src/shop/basket.py. Never touch prod.db, @dana agrees.",
+        "Let me look at compute_total first.",
+        "We decided to return 0 for an empty basket because the invoice needs a number.",
+        "The guard in compute_total is in and the tests pass. The rounding of src/shop/invoice.py is left.",
+    ),
+    "ja": (
+        "空のバスケットの合計が違います。src/shop/basket.py を直してください。prod.db には絶対に触れないこと。",
+        "まず compute_total を見ます。",
+        "請求書に数値が必要なため、空のバスケットの合計は 0 とする方針に決定しました。",
+        "compute_total に保護を入れ、テストは通りました。src/shop/invoice.py の丸めが残っています。",
+    ),
+}
+
+
+def worked_on(language):
+    """A short run: a request, a look, a failing test, a decision, an edit, a test that passes, the last words."""
+    request, look, decision, end = WORK[language]
+    code = "def compute_total(items):\n    return sum(item.price for item in items) / len(items)\n"
+    steps = [
+        (look, "read_file", {"path": "src/shop/basket.py"}, code, False),
+        ("", "shell", {"command": "pytest -q tests/test_basket.py"}, "ZeroDivisionError: division by zero", True),
+        (decision, "edit_file", {"path": "src/shop/basket.py", "new": "if not items:\n    return 0"}, "edited", False),
+        ("", "shell", {"command": "pytest -q tests/test_basket.py"}, "3 passed", False),
+    ]
+    log = [("user", request, {})]
+    for number, (said, tool, arguments, result, failed) in enumerate(steps):
+        call = Call(id=f"c{number}", name=tool, arguments=json.dumps(arguments))
+        log.append(("assistant", said, {"tool_calls": [call]}))
+        log.append(("tool", result, {"tool_call_id": call.id, "tool_name": tool, "is_error": failed}))
+    log.append(("assistant", end, {}))
+    return [
+        Message(seq=seq, role=role, content=text, timestamp="", tokens=0, **fields)
+        for seq, (role, text, fields) in enumerate(log, 1)
+    ]
+
+
+def with_ledger(store, language):
+    uuid = a_run(store, summary="", **NEWER)
+    with store.lease(uuid) as lease:
+        outline = make_outline(store, store.row(uuid), {}, find_entries(worked_on(language)))
+        lease.update(handoff=outline, final_summary="## Requests")
+    return {"language": language}
+
+
+@handed_on
+def handoff_ledger(store):
+    """What the second run on an issue reads of the first: its ledger, without a plan and without a model."""
+    return with_ledger(store, "en")
+
+
+@handed_on
+def handoff_ledger_ja(store):
+    """The same in Japanese."""
+    return with_ledger(store, "ja")
 
 
 def inherited(name):

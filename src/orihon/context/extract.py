@@ -395,7 +395,7 @@ def _errors(log: _Log) -> list[Entry]:
         line = _flat(_line_at(result.text, telling.start()) if telling else result.text[:200])
         what = _cut(_command(call), 100) or shorten_name(call.name)
         solved = later.get((call.name, _kind(call)), 0)
-        then = f" → worked in m{solved}" if solved > message.seq else ""
+        then = f" → OK (m{solved})" if solved > message.seq else ""
         then = then or (f" → {_cut(following[result.seq], 160)}" if following[result.seq] else "")
         found.pop(line, None)
         found[line] = Entry("error", result.seq, f"{what}: {_cut(line, 200)}{then}", 1.0)
