@@ -88,6 +88,24 @@ def test_each_message_of_the_log_is_in_the_window_or_has_a_reason(place, client)
     assert {"rewind", "end", "folded"} <= reasons
 
 
+@pytest.mark.parametrize("policy", ["importance", "plain"])
+def test_what_a_policy_does_not_choose_has_a_reason_too(policy, tmp_path):
+    """Windows of whole messages only are explained like the others."""
+    url = str(tmp_path / "contexts")
+    with orihon.open(url, settings=Settings()) as engine:
+        sent = play(engine, turns=14, window=policy)
+    with viewing(url) as client:
+        reasons = set()
+        for number in range(1, len(sent) + 1):
+            window = client.get(f"/t/{UUID}/call/{number}.json").json["window"]
+            assert client.get(f"/t/{UUID}/call/{number}").status == 200
+            seen = {item["message"]["seq"] for item in window["items"] if item["message"]}
+            gone = {seq for item in window["items"] for seq in range(item["first"], item["last"] + 1) if item["count"]}
+            assert set(range(1, window["after"] + 1)) <= seen | gone
+            reasons |= {item["reason"] for item in window["items"]}
+        assert reasons & {"not chosen", "summarised"}
+
+
 def test_a_fold_names_the_call_that_it_was_made_for(place, client):
     """The window of that call says why it was folded, and the windows after it say since when."""
     _, sent = place
