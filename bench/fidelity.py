@@ -34,6 +34,7 @@ from tests.support.wire_rules import violations
 import orihon
 from bench.sessions import Session, read_sessions
 from orihon.context.names import TOKEN, index
+from orihon.context.tree import parse
 from orihon.context.units import units_of
 from orihon.context.wire import openai
 from orihon.errors import BudgetTooSmall
@@ -174,8 +175,13 @@ def _newest(log: Sequence[Message], room: int) -> Window:
 
 def plain(message: Message) -> str:
     """All words of a message, with those of its arguments."""
-    arguments = (str(value) for call in message.tool_calls for value in json.loads(call.arguments).values())
+    arguments = [text for call in message.tool_calls for text in _strings(call.arguments)]
     return "\n".join([message.text, *arguments])
+
+
+def _strings(arguments: str) -> list[str]:
+    value = parse(arguments)
+    return [str(one) for one in value.values()] if isinstance(value, dict) else [arguments]
 
 
 class Replay:
