@@ -3,6 +3,7 @@
 import pytest
 
 from orihon.context.check import find_kept_names
+from orihon.context.extract import extract
 from orihon.context.language import language_of
 from orihon.context.summary import TRIES, Limits, summarise
 from orihon.context.transcript import pieces, transcript
@@ -192,3 +193,19 @@ def test_units_are_calls_with_their_results():
         message(8, "tool", "no id"),
     ]
     assert [[item.seq for item in unit] for unit in units_of(made)] == [[1], [2, 3, 5], [4], [6], [7, 8]]
+
+
+def test_summaries_are_continued_and_never_nested():
+    """After thirteen rolls each heading stands once, and what the user insisted on at the beginning is still there."""
+    text = ""
+    for number in range(13):
+        asked = "IMPORTANT: never touch prod.db." if number == 0 else f"go on {number}"
+        said = f"Decided to keep column_{number} because invoices need it."
+        step = [message(2 * number + 1, "user", asked), message(2 * number + 2, "assistant", said)]
+        text = extract(step, previous=text, max_tokens=1200, counter=COUNT)
+    headings = [line for line in text.split("\n") if line.startswith("## ")]
+    assert len(headings) == len(set(headings))
+    assert text.count("never touch prod.db") == 1
+    assert "go on" not in text
+    assert all(f"column_{number}" in text for number in range(13))
+    assert COUNT.text(text) <= 1200
