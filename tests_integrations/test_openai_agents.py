@@ -252,7 +252,7 @@ def test_a_long_one_fits(engine):
         check(call.input)
         assert call.input[0]["content"] == "Read all."
     newest = [item for item in model.calls[-1].input if item.get("type") == "function_call_output"][-1]
-    assert newest == items[-2]
+    assert newest["call_id"] == items[-2]["call_id"]
     kept = [
         one.input[: len(before.input)] == before.input
         for before, one in zip(model.calls, model.calls[1:], strict=False)

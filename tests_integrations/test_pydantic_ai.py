@@ -111,7 +111,7 @@ def test_a_long_one_fits(engine, how):
         assert parts(sent)[0].content == "Read all."
         assert len(ModelMessagesTypeAdapter.dump_json(sent)) // 5 < 32_000
     assert len(ModelMessagesTypeAdapter.dump_json(messages)) // 5 > 60_000
-    assert scripted.sent[-1][-1] == messages[-2]
+    assert scripted.sent[-1][-1].parts[-1].tool_call_id == messages[-2].parts[-1].tool_call_id
     assert all(info.instructions == "You read files." for info in scripted.infos)
     said = [[message.parts for message in sent] for sent in scripted.sent]  # the framework dates the newest request
     kept = [after[: len(before)] == before for before, after in pairwise(said)]
