@@ -1,7 +1,7 @@
 """How much is shown of results that come after a batch of folds, so that the next batch is many turns away.
 
 Where even the smallest of the newest turns would not fit eight times into the room that a batch leaves, each later
-turn takes its share of that room. What is shown depends only on the log and on what was stored with the batch, so a
+turn takes its share of that room, if the share is large enough to be of use. What is shown depends only on the log and on what was stored with the batch, so a
 result that is cut when it first enters a window stays cut in the same way until the next batch.
 """
 
@@ -18,6 +18,7 @@ FITTING = 8  # turns that should fit between two batches
 LOOKED_AT = 12  # newest turns that say how large they are
 LEAST_TURNS, MOST_TURNS = 10, 20  # among which the room is shared
 ROOM_OF_TURN = 1000  # tokens of room for which there is one turn more
+USEFUL = 160  # tokens of a share; where it is less, no room is shared, and a result gets what the limit leaves
 LEAST = 64  # tokens of a result that are shown in any case: the words for an interrupted call are shorter
 
 ANSWERS = frozenset(str(tool["function"]["name"]) for tool in (UNFOLD, RECALL))  # what was asked for comes whole
@@ -33,6 +34,11 @@ class Shared(msgspec.Struct, frozen=True):
     def turns(self) -> int:
         """The number of turns that share the room."""
         return min(MOST_TURNS, LEAST_TURNS + self.tokens // ROOM_OF_TURN)
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether a share shows enough of a result."""
+        return self.tokens >= USEFUL * self.turns
 
 
 class Arrivals:

@@ -398,8 +398,8 @@ class _Desk:
         considered, older = self._considered(already)
         fixed = self._fixed(self.texts.note, self.texts.summary, self.texts.snapshot)
         room = max(1, self.budget.limit - fixed)
-        between = (self.budget.fold_at - self.budget.fold_to) * room
-        large_turns = FITTING * smallest_turn(considered) > between
+        between = int((self.budget.fold_at - self.budget.fold_to) * room)
+        large_turns = FITTING * smallest_turn(considered) > between and Shared(self.last, between).is_useful
         picked = pick(
             considered,
             budget=max(1, int(self.budget.fold_to * room)),
