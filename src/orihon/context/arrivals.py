@@ -1,8 +1,9 @@
 """How much is shown of results that come after a batch of folds, so that the next batch is many turns away.
 
-Where even the smallest of the newest turns would not fit eight times into the room that a batch leaves, each later
-turn takes its share of that room, if the share is large enough to be of use. What is shown depends only on the log and on what was stored with the batch, so a
-result that is cut when it first enters a window stays cut in the same way until the next batch.
+Where eight of even the smallest of the newest turns would take more than most of the window, each later turn takes its
+share of the room that the batch left, if the share is large enough to be of use. What is shown depends only on the log
+and on what was stored with the batch, so a result that is cut when it first enters a window stays cut in the same way
+until the next batch.
 """
 
 from __future__ import annotations

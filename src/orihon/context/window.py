@@ -44,6 +44,7 @@ FIRST_PAGE = 16  # until it is known how large they are
 OPENING = 16  # messages among which the system prompt and the first request are looked for
 GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
+LARGE = 0.8  # of the limit: if eight turns take more, they have to share what a batch leaves
 UNSETTLED = 0.2  # of a window: the newest, which the next batch changes
 ADDED = 0.1  # of the limit: what a batch adds at least to the part that it leaves as it was
 STICKY_SHARE = 0.75  # of the limit, for all sticky files
@@ -389,7 +390,9 @@ class _Desk:
         """A new batch of folds over the visible log, and the window with it."""
         self.folding = True
         folds = self.view.state.folds
-        settled = folds.settled if folds and before and self._stays(before, folds.settled) else 0
+        between = int((self.budget.fold_at - self.budget.fold_to) * self.budget.limit)
+        can_share = Shared(self.last, between).is_useful  # in a smaller window the newest turn needs all the room
+        settled = folds.settled if folds and before and can_share and self._stays(before, folds.settled) else 0
         already = number_ranges.upto(folds.hidden, settled) if folds else ()
         stand_ins = self.shelf.stand_ins
         self.shelf = Shelf()  # folds are made of the messages themselves, not of what was shown
@@ -398,8 +401,7 @@ class _Desk:
         considered, older = self._considered(already)
         fixed = self._fixed(self.texts.note, self.texts.summary, self.texts.snapshot)
         room = max(1, self.budget.limit - fixed)
-        between = int((self.budget.fold_at - self.budget.fold_to) * room)
-        large_turns = FITTING * smallest_turn(considered) > between and Shared(self.last, between).is_useful
+        large_turns = can_share and FITTING * smallest_turn(considered) > LARGE * room
         picked = pick(
             considered,
             budget=max(1, int(self.budget.fold_to * room)),
