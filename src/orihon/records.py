@@ -171,6 +171,7 @@ class Summary(Record, frozen=True, kw_only=True):
     original_tokens: Count
     summary_tokens: Count
     ratio: float
+    retention: Annotated[float, Meta(ge=0, le=1)] | None = None  # of the names that its messages used again
     kind: SummaryKind = "rolling"
     ranges: list[tuple[Whole, Whole]] = []
     model: str | None = None
@@ -274,6 +275,8 @@ class TaskRow(Record, frozen=True, kw_only=True):
     summary_failures: Count = 0  # summaries for which the extractive summariser was the fallback
     summarised_tokens: Count = 0  # tokens of the summarised messages
     summary_tokens: Count = 0  # tokens of the summaries
+    retention_count: Count = 0  # summaries whose retention was measured
+    retention_sum: Count = 0  # their retention, in ten-thousandths, which add up exactly
 
     @classmethod
     def new(cls, metadata: Metadata, status: Status, *, fence: int = 0) -> TaskRow:

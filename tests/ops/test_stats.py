@@ -11,8 +11,10 @@ from bench.many import fill as fill_many
 
 from orihon.ops.access import AuthorizedStore, Principal
 from orihon.ops.stats import compute_statistics
+from orihon.records import Summary
 from orihon.stores import open_store
 from orihon.stores.base import Query
+from orihon.testing.samples import a_task
 from support.cli_store import IDS, KINDS, fill, said, url_of
 
 
@@ -51,6 +53,7 @@ By user:
 Targets:
   - Failure rate: 33\.3% \(target < 5%, missed\)
   - Summary success: 100\.0% \(target > 95%, met\)
+  - Retention of summaries: - \(target >= 90%\)
   - Compression ratio: \d+\.\d% \(target <= 40%, (met|missed)\)
   - Disk per month: \d\.\d kB \(target < 5 GB, met\)
   - Duration, last 30 days against the 30 before: - \(target < 10%\)
@@ -76,6 +79,21 @@ def test_a_user_counts_his_own(url):
     found = json.loads(said("stats", "--json", url=url, user="bob"))
     assert (found["tasks"], [user["user"] for user in found["users"]]) == (1, ["bob"])
     assert json.loads(said("stats", "--user", "alice", "--json", url=url, user="bob"))["tasks"] == 0
+
+
+def test_retention_is_the_mean_of_all_summaries(tmp_path):
+    """Beside the target; summaries of conversations that used no name again do not count."""
+    with open_store(str(tmp_path)) as store:
+        for shares in ((1.0, 0.5), (0.9, None), ()):
+            task = a_task()
+            with store.lease(task.uuid, create=task) as lease:
+                for share in shares:
+                    lease.append(
+                        Summary(id=0, start_seq=1, end_seq=1, summary="s", original_tokens=9, summary_tokens=3,
+                                ratio=0.3, retention=share, timestamp="")
+                    )  # fmt: skip
+                lease.update(status="completed")
+    assert "  - Retention of summaries: 80.0% (target >= 90%, missed)\n" in said("stats", url=str(tmp_path))
 
 
 def test_figures_of_many_tasks(tmp_path):

@@ -14,10 +14,18 @@ CALL = ToolCall(
     seq=0, tool="run_tests", args={"path": "a"}, result="2 passed", status="success", duration_ms=234, timestamp=""
 )
 SUMMARY = Summary(
-    id=0, start_seq=1, end_seq=9, summary="Fixed.", original_tokens=90, summary_tokens=9, ratio=0.1, timestamp=""
+    id=0,
+    start_seq=1,
+    end_seq=9,
+    summary="Fixed.",
+    original_tokens=90,
+    summary_tokens=9,
+    ratio=0.1,
+    retention=0.75,
+    timestamp="",
 )
 QUERY = "SELECT tool, status, duration_ms FROM tool_calls"
-SUMMARIES = "SELECT start_seq, end_seq, summary, original_tokens, summary_tokens, ratio, kind FROM summaries"
+SUMMARIES = "SELECT start_seq, end_seq, summary, original_tokens, summary_tokens, ratio, retention, kind FROM summaries"
 
 
 def write(url):
@@ -36,7 +44,7 @@ def sqlite(tmp_path):
 def test_sqlite(sqlite):
     assert sqlite.execute(QUERY).fetchall() == [("run_tests", "success", 234)]
     assert sqlite.execute("SELECT json_extract(args, '$.path'), result FROM tool_calls").fetchall() == PARTS
-    assert sqlite.execute(SUMMARIES).fetchall() == [(1, 9, "Fixed.", 90, 9, 0.1, "rolling")]
+    assert sqlite.execute(SUMMARIES).fetchall() == [(1, 9, "Fixed.", 90, 9, 0.1, 0.75, "rolling")]
 
 
 def test_an_older_file_gets_them(tmp_path, sqlite):
@@ -59,6 +67,6 @@ def test_postgres(postgres, tmp_path):
     with connect(url) as connection:
         assert connection.execute(QUERY).fetchall() == [("run_tests", "success", 234)]
         assert connection.execute("SELECT args::json ->> 'path', result FROM tool_calls").fetchall() == PARTS
-        assert connection.execute(SUMMARIES).fetchall() == [(1, 9, "Fixed.", 90, 9, 0.1, "rolling")]
+        assert connection.execute(SUMMARIES).fetchall() == [(1, 9, "Fixed.", 90, 9, 0.1, 0.75, "rolling")]
         connection.execute("INSERT INTO tool_calls (uuid, seq, line) VALUES (%s, 9, 'no json')", [TASK.uuid])
         assert (None, None, None) in connection.execute(QUERY).fetchall()

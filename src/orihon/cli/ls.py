@@ -37,6 +37,7 @@ BARS = "▁▂▃▄▅▆▇█"
 MEASURES = {
     "failure_rate": "Failure rate",
     "summary_success": "Summary success",
+    "retention": "Retention of summaries",
     "compression_ratio": "Compression ratio",
     "bytes_per_month": "Disk per month",
     "duration_growth": "Duration, last 30 days against the 30 before",

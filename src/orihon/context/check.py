@@ -104,14 +104,19 @@ def is_in_language(text: str, language: str) -> bool:
     return kana > 0 if language == "ja" else kana <= FOREIGN_SHARE * letters
 
 
+def find_names(message: Message) -> set[str]:
+    """Return the names in a message and in the arguments of its calls."""
+    texts = [message.text, *(call.arguments for call in message.tool_calls)]
+    found = {trim(token) for text in texts for token in TOKEN.findall(text[:LOOK_CHARS])}
+    return {name for name in found if 6 <= len(name) <= 120 and is_name(name)}  # noqa: PLR2004
+
+
 def find_kept_names(messages: Sequence[Message]) -> list[str]:
     """Return the names that the conversation kept using: in two messages at least, one of them the agent's."""
     places: Tally[str] = Tally()
     agent: set[str] = set()
     for message in messages:
-        texts = [message.text, *(call.arguments for call in message.tool_calls)]
-        found = {trim(token) for text in texts for token in TOKEN.findall(text[:LOOK_CHARS])}
-        found = {name for name in found if 6 <= len(name) <= 120 and is_name(name)}  # noqa: PLR2004
+        found = find_names(message)
         places.update(found)
         if message.role == "assistant":
             agent |= found

@@ -20,6 +20,7 @@ from orihon.context.language import language_of
 from orihon.context.ledger import Entry, render
 from orihon.context.matter import matter_of
 from orihon.context.prompts import prompt
+from orihon.context.retention import measure_retention
 from orihon.context.transcript import pieces, quoted, transcript
 from orihon.errors import ModelError
 from orihon.records import Message
@@ -66,6 +67,7 @@ class Outcome(msgspec.Struct, frozen=True):
     by_model: bool
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    retention: float | None = None  # of the names that the messages used again
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +154,7 @@ def summarise(
         by_model=by_model,
         problems=tuple(problems),
         missing=missing,
+        retention=measure_retention(text, messages),
     )
 
 

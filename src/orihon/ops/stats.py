@@ -18,7 +18,7 @@ from orihon.errors import NotFound, UsageError
 from orihon.ops.access import AuthorizedStore
 from orihon.ops.progress import OnProgress, ProgressCounter
 from orihon.records import Status
-from orihon.stores.base import Query, Totals
+from orihon.stores.base import RETENTION_PARTS, Query, Totals
 from orihon.stores.files import Refused, directory_handle, disk_errors, make_directory, replace_file
 from orihon.stores.jsonl.archive import measure_directory
 from orihon.stores.jsonl.store import JsonlStore
@@ -29,6 +29,7 @@ MONTH_DAYS = 30
 TARGETS = {
     "failure_rate": ("< 5%", operator.lt, 0.05),
     "summary_success": ("> 95%", operator.gt, 0.95),
+    "retention": (">= 90%", operator.ge, 0.9),
     "compression_ratio": ("<= 40%", operator.le, 0.4),
     "bytes_per_month": ("< 5 GB", operator.lt, 5 * 10**9),
     "duration_growth": ("< 10%", operator.lt, 0.1),  # the last 30 days against the 30 before
@@ -157,6 +158,7 @@ def _measures(
     values = {
         "failure_rate": _ratio(by_status.get("failed", Totals()).tasks, ended.tasks),
         "summary_success": _ratio(total.summaries - total.summary_failures, total.summaries),
+        "retention": _ratio(total.retention_sum / RETENTION_PARTS, total.retention_count),
         "compression_ratio": _ratio(total.summary_tokens, total.summarised_tokens),
         "bytes_per_month": month.packed_bytes,
         "duration_growth": seconds / seconds_before - 1 if seconds is not None and seconds_before else None,

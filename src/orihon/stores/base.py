@@ -65,6 +65,7 @@ log = logging.getLogger("orihon")
 
 FORMAT = 1
 REMEMBERED_KEYS = 1000
+RETENTION_PARTS = 10_000  # the sum of retentions is a whole number of these
 
 R = TypeVar("R", bound=Record)
 Durability = Literal["os", "turn", "message"]
@@ -161,6 +162,8 @@ class Totals(msgspec.Struct, kw_only=True):
     summary_failures: int = 0
     summarised_tokens: int = 0
     summary_tokens: int = 0
+    retention_count: int = 0
+    retention_sum: int = 0  # in parts of 1 / RETENTION_PARTS
 
     def add(self, other: Totals) -> None:
         """Add other sums to these."""
@@ -203,6 +206,8 @@ def _count_row(row: TaskRow) -> Totals:
         summary_failures=row.summary_failures,
         summarised_tokens=row.summarised_tokens,
         summary_tokens=row.summary_tokens,
+        retention_count=row.retention_count,
+        retention_sum=row.retention_sum,
     )
 
 
@@ -511,6 +516,9 @@ class Lease(ABC):
                 self._uncounted["summary_count"] += 1
                 self._uncounted["summarised_tokens"] += record.original_tokens
                 self._uncounted["summary_tokens"] += record.summary_tokens
+                if record.retention is not None:
+                    self._uncounted["retention_count"] += 1
+                    self._uncounted["retention_sum"] += round(record.retention * RETENTION_PARTS)
             return number
 
     def _next_number(self, kind: type[Record], given: int) -> int:

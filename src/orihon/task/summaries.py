@@ -232,6 +232,7 @@ class Summaries:
                 ratio=round(ratio, 4),
                 kind=kind,
                 ranges=list(ranges),
+                retention=outcome.retention,
                 model=name_summariser(self.summariser) if outcome.by_model else None,
                 timestamp="",
             )

@@ -270,6 +270,7 @@ class StoreContract:
         row = lease.update(activity="processing", started_at="2024-01-15T00:00:00.000000Z")
         assert lease.update(activity="", completed_at="2024-01-15T00:01:30.000000Z").size_bytes == row.size_bytes
         assert (row.message_count, row.summary_count, row.summarised_tokens, row.summary_tokens) == (2, 1, 9, 3)
+        assert (row.retention_count, row.retention_sum) == (1, 7500)
         assert MAX_INLINE_BYTES < row.size_bytes < MAX_INLINE_BYTES + 5000
         other = a_task(2, user="bob")
         store.lease(other.uuid, create=other).close()

@@ -23,7 +23,15 @@ def one_of_each() -> list[Record]:
     return [
         a_message(),
         Summary(
-            id=0, start_seq=1, end_seq=1, summary="s", original_tokens=9, summary_tokens=3, ratio=0.3, timestamp=""
+            id=0,
+            start_seq=1,
+            end_seq=1,
+            summary="s",
+            original_tokens=9,
+            summary_tokens=3,
+            ratio=0.3,
+            retention=0.75,
+            timestamp="",
         ),
         ToolCall(seq=0, tool="read", args={"path": "a.py"}, result="x", status="success", duration_ms=1, timestamp=""),
         Event(id=0, after=1, type="pin", data={"seq": 1}, timestamp=""),

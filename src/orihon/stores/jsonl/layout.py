@@ -48,7 +48,7 @@ _FIELDS = (
     *("total_tokens", "current_context_tokens", "compression_count", "last_activity", "error_message", "reason"),
     *("resume_count", "attempts", "priority", "kept", "archived", "linked_key", "final_summary", "handoff", "fence"),
     *("process_id", "hostname", "message_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
-    *("summarised_tokens", "summary_tokens"),
+    *("summarised_tokens", "summary_tokens", "retention_count", "retention_sum"),
 )
 _NAMES = tuple(_OLD_NAMES.get(name, name) for name in _FIELDS)
 _get_values = attrgetter(*_FIELDS)

@@ -35,13 +35,13 @@ from orihon.stores.sql import rows
 
 log = logging.getLogger("orihon")
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 # fields of a line that queries can name; they take no space and cost a writer nothing
 FIELDS = {
     "summaries": {
         **dict.fromkeys(("start_seq", "end_seq", "original_tokens", "summary_tokens"), "INTEGER"),
         **dict.fromkeys(("summary", "kind", "model", "timestamp"), "TEXT"),
-        "ratio": "REAL",
+        **dict.fromkeys(("ratio", "retention"), "REAL"),
     },
     "tool_calls": {
         **dict.fromkeys(("tool", "args", "result", "status", "error", "timestamp", "call_id"), "TEXT"),

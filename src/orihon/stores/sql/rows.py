@@ -54,12 +54,14 @@ FIGURES = {  # columns of `task_totals`; `{row}` is `tasks`, or `old` and `new` 
     "summary_failures": "{row}.summary_failures",
     "summarised_tokens": "{row}.summarised_tokens",
     "summary_tokens": "{row}.summary_tokens",
+    "retention_count": "{row}.retention_count",
+    "retention_sum": "{row}.retention_sum",
 }
 GROUPS = {"day": "substr({row}.created_at, 1, 10)", "user": "coalesce({row}.\"user\", '')", "status": "{row}.status"}
 SUMMED_COLUMNS = (  # of `tasks`, which figures and groups are made of
     *("created_at", "user", "status", "started_at", "completed_at", "message_count", "total_tokens", "llm_call_count"),
     *("tool_call_count", "compression_count", "size_bytes", "packed_bytes", "summary_count", "summary_failures"),
-    *("summarised_tokens", "summary_tokens"),
+    *("summarised_tokens", "summary_tokens", "retention_count", "retention_sum"),
 )
 # word for word the condition of the index on ended tasks, and in words that fit no other index
 ENDED = "status NOT IN ('pending', 'running', 'paused') AND coalesce(completed_at, created_at)"
@@ -219,10 +221,11 @@ def fill_keys(connection: sqlite3.Connection) -> None:
 
 
 def create_totals(connection: sqlite3.Connection) -> None:
-    """Create the table `task_totals` and its triggers, and fill the table."""
+    """Create the table `task_totals` and its triggers anew, and fill the table."""
+    connection.execute("DROP TABLE IF EXISTS task_totals")  # of an earlier version it has fewer columns
     columns = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in FIGURES)
     connection.execute(
-        "CREATE TABLE IF NOT EXISTS task_totals (day TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL, "
+        "CREATE TABLE task_totals (day TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL, "
         f"{columns}, PRIMARY KEY (day, user, status)) WITHOUT ROWID"
     )
     for name, event, body in (
@@ -230,8 +233,8 @@ def create_totals(connection: sqlite3.Connection) -> None:
         ("delete", "DELETE", _add_row("old", "-")),
         ("update", f"UPDATE OF {', '.join(SUMMED_COLUMNS)}", f"{_add_row('old', '-')} {_add_row('new', '+')}"),
     ):
-        connection.execute(f"CREATE TRIGGER IF NOT EXISTS task_totals_{name} AFTER {event} ON tasks BEGIN {body} END")
-    connection.execute("DELETE FROM task_totals")
+        connection.execute(f"DROP TRIGGER IF EXISTS task_totals_{name}")
+        connection.execute(f"CREATE TRIGGER task_totals_{name} AFTER {event} ON tasks BEGIN {body} END")
     names = ", ".join((*GROUPS, *FIGURES))
     selected = ", ".join((*_fill(GROUPS, "tasks"), *(f"SUM({figure})" for figure in _fill(FIGURES, "tasks"))))
     connection.execute(f"INSERT INTO task_totals ({names}) SELECT {selected} FROM tasks GROUP BY 1, 2, 3")

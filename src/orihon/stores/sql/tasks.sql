@@ -46,7 +46,9 @@ CREATE TABLE IF NOT EXISTS tasks (
     summary_count INTEGER NOT NULL DEFAULT 0,
     summary_failures INTEGER NOT NULL DEFAULT 0,
     summarised_tokens INTEGER NOT NULL DEFAULT 0,
-    summary_tokens INTEGER NOT NULL DEFAULT 0
+    summary_tokens INTEGER NOT NULL DEFAULT 0,
+    retention_count INTEGER NOT NULL DEFAULT 0,
+    retention_sum INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS idx_tasks_status ON tasks(status);
 CREATE INDEX IF NOT EXISTS idx_tasks_created_at ON tasks(created_at);
