@@ -20,7 +20,7 @@ from orihon.agent.sources import open_source
 from orihon.agent.targets import parse_target, parse_targets, parse_url
 from orihon.agent.worker import Worker
 from orihon.context.repair import INTERRUPTED as CUT_OFF
-from orihon.errors import Corrupt, StoreUnavailable, UsageError
+from orihon.errors import Corrupt, OrihonError, StoreUnavailable, UsageError
 from orihon.records import Message
 from orihon.settings.schema import ContextInheritance, Forge, PauseResume, Planning, Settings
 from orihon.task.lifecycle import Ending
@@ -325,6 +325,8 @@ def test_files_and_texts(tmp_path):
     ]  # fmt: skip
     with pytest.raises(UsageError, match="is a directory"):
         parse_target(str(tmp_path), FORGES)
+    with pytest.raises(OrihonError, match="The task is empty"):
+        parse_target("", FORGES)
 
 
 # the parent

@@ -103,3 +103,17 @@ def test_doctor_without_a_store_looks_at_the_installation(tmp_path):
     assert blocked.returncode == 1
     assert "is not a directory that can be written" in blocked.stdout
     assert run("doctor", "--store", "nothing", cwd=tmp_path).returncode == 3
+
+
+def test_doctor_notes_what_the_model_lacks_after_init(tmp_path):
+    """The store is well, so the exit code is 0. A store that is named, or without a config.yaml, has no model."""
+    missing = "note     llm.openai: The model is gpt-4o, and its key is missing. Set OPENAI_API_KEY."
+    run("init", cwd=tmp_path)
+    noted = run("doctor", cwd=tmp_path)
+    assert noted.returncode == 0
+    assert missing in noted.stdout
+    assert noted.stdout.endswith("All is well.\n")
+    assert missing not in run("doctor", cwd=tmp_path, OPENAI_API_KEY="sk-1").stdout
+    assert missing not in run("doctor", "--store", "logs/contexts", cwd=tmp_path).stdout
+    (tmp_path / "config.yaml").unlink()
+    assert missing not in run("doctor", cwd=tmp_path).stdout

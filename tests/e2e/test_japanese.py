@@ -129,6 +129,7 @@ def test_the_help_fits_80_columns(tmp_path):
         (["show"], "引数 'UUID' がありません。"),
         (["inherit", "x"], "タスクキーに 'x' は使えません。"),
         (["run"], "作業の内容か、再開するタスクを指定してください。"),
+        (["import", str(TEXTS)], "は読み込める形式ではありません。\n  読み込める形式: portable, "),
     ],
 )
 def test_an_error_is_japanese(tmp_path, arguments, said):
@@ -143,3 +144,27 @@ def test_orihon_alone_is_japanese(tmp_path):
     done = run("-m", "orihon", cwd=tmp_path)
     assert "logs/contexts にはまだストアがありません。" in done.stdout
     assert all(JAPANESE.search(line) for line in done.stdout.splitlines() if line.startswith("  orihon"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            [],
+            "openai:gpt-4o のキーがありません。環境変数 OPENAI_API_KEY か、config.yaml の `llm.openai.api_key` を設定",
+        ),
+        (
+            ["--provider", "ollama", "--base-url", "http://127.0.0.1:1/v1"],
+            "に接続できません（http://127.0.0.1:1/v1）: ",
+        ),
+    ],
+)
+def test_a_finding_with_a_hint_is_japanese(tmp_path, arguments, said):
+    """The message, the hint behind it, and the verdict; the doctor then knows what the model lacks."""
+    nothing = {"OPENAI_API_KEY": "", "ORIHON_STORE": ""}
+    done = run("-m", "orihon", "init", *arguments, cwd=tmp_path, **nothing)
+    assert said in done.stdout
+    assert done.stdout.endswith("\n問題が 1 件あります。\n")
+    assert all(JAPANESE.search(line) for line in done.stdout.splitlines())
+    examined = run("-m", "orihon", "doctor", cwd=tmp_path, **nothing).stdout.splitlines()
+    assert [line for line in examined if not JAPANESE.search(line)] == []

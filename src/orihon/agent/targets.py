@@ -40,7 +40,7 @@ def parse_targets(text: str, settings: Settings) -> list[Target]:
 
 def parse_target(text: str, settings: Settings) -> Target:
     """Return the one target of a text. Raise UsageError for a directory."""
-    if len(text) < MAX_PATH_CHARS and "\n" not in text and Path(text).is_dir():
+    if text and len(text) < MAX_PATH_CHARS and "\n" not in text and Path(text).is_dir():
         raise UsageError(f"{text!a} is a directory.", hint="Name one of its files; `orihon enqueue` takes all of them.")
     return parse_targets(text, settings)[0]
 

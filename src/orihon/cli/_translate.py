@@ -22,6 +22,7 @@ from orihon.terminal import detect_language
 EXAMPLES = "\b\n"
 CLICK_MODULES = (click.core, click.decorators, click.exceptions, click.formatting, click.parser, click.types)
 NOT_FIRST = "、。」』）】,.)…"  # noqa: RUF001 - a line does not begin with these
+_NEXT_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 _TOKEN = re.compile(r"[!-~]+|\s+|.", re.DOTALL)
 
 
@@ -40,7 +41,7 @@ def prepare_click() -> None:
 
 def translate(text: str) -> str:
     """Return a text in the language of the locale. Its values stay as they are, unless they are texts themselves."""
-    return _find(text) if text and is_japanese() else text
+    return (_find_sentences(text) or _find(text)) if text and is_japanese() else text
 
 
 def localise(command: click.Command) -> click.Command:
@@ -54,6 +55,17 @@ def localise(command: click.Command) -> click.Command:
         if isinstance(parameter, click.Option) and parameter.help:
             parameter.help = _find(" ".join(parameter.help.split()))
     return command
+
+
+def _find_sentences(text: str) -> str:
+    """Translate a message with the hint behind it, which are two texts. Return nothing for a text that is one."""
+    if text in _load()[0]:
+        return ""
+    for end in _NEXT_SENTENCE.finditer(text):
+        message, hint = text[: end.start()], text[end.end() :]
+        if (found := _find(message)) != message and (found_hint := _find(hint)) != hint:
+            return found + found_hint
+    return ""
 
 
 def _find(text: str) -> str:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +22,7 @@ from orihon.errors import NotFound, StoreError, UsageError
 from orihon.ops.clean import Cleaned, keep_task
 from orihon.ops.clean import clean as clean_tasks
 from orihon.ops.doctor import Finding, examine
-from orihon.ops.doctor.check_installation import examine_installation
+from orihon.ops.doctor.check_installation import examine_installation, note_missing
 from orihon.ops.progress import format_count
 from orihon.stores import require_store
 
@@ -142,8 +143,9 @@ def doctor(session: Session, *, fix: bool, rebuild: bool) -> int:
     """Check everything in a store, including checksums, and report problems.
 
     If no store is named and there is none yet, the installation is checked instead: Python, extras, settings, the key
-    of the model. Nothing is changed without --fix or --rebuild. The levels are `problem`, `fixed`, `note` (good to
-    know) and `ok`. The exit code is 0 if no problem is left, and 1 otherwise.
+    of the model. Later, what the model of config.yaml lacks is a note. Nothing is changed without --fix or --rebuild.
+    The levels are `problem`, `fixed`, `note` (good to know) and `ok`. The exit code is 0 if no problem is left, and 1
+    otherwise.
 
     \b
     orihon doctor                            check the store, or the installation before there is one
@@ -153,12 +155,12 @@ def doctor(session: Session, *, fix: bool, rebuild: bool) -> int:
     orihon doctor --json | jq -c 'select(.level == "problem")'
     """
     session.gate.require_admin("look at all of a store")
-    if session.store is None and not os.environ.get("ORIHON_STORE") and not _has_store(session.url):
+    is_named = session.store is not None or bool(os.environ.get("ORIHON_STORE"))
+    if not is_named and not _has_store(session.url):
         return report(session, examine_installation(session.settings, session.url))
     session.gate.record_access("doctor", ["everything"])
-    return report(
-        session, examine(session.url, fix=fix, rebuild=rebuild, on_progress=session.show_progress("examining"))
-    )
+    findings = examine(session.url, fix=fix, rebuild=rebuild, on_progress=session.show_progress("examining"))
+    return report(session, findings if is_named else chain(note_missing(session.settings), findings))
 
 
 def _has_store(url: str) -> bool:
@@ -190,8 +192,9 @@ def _print_finding(finding: Finding) -> None:
 def _format_verdict(counts: Counter[str]) -> str:
     if not counts["problem"]:
         return translate("All is well now." if counts["fixed"] else "All is well.")
-    problems = format_count(counts["problem"], "problem")
-    return f"{problems}. `--fix` can repair {counts['fixable']:,}." if counts["fixable"] else f"{problems}."
+    verdict = translate("1 problem." if counts["problem"] == 1 else f"{counts['problem']:,} problems.")
+    repair = translate(f"`--fix` can repair {counts['fixable']:,}.")
+    return f"{verdict} {repair}" if counts["fixable"] else verdict
 
 
 @store_command(json="One object per check, one per line.")

@@ -42,11 +42,8 @@ def examine_installation(settings: Settings, url: str) -> Iterator[Finding]:
     python, version = platform.python_implementation(), platform.python_version()
     sentence = f"Version {metadata.version('orihon')}, {python} {version} on {platform.system()}."
     yield Finding("ok", "orihon", sentence)
-    for extra, (module, purpose) in EXTRAS.items():
-        if not _is_installed(module):
-            yield note(f"orihon[{extra}]", f"It is not installed: pip install 'orihon[{extra}]', for {purpose}.")
-        else:
-            yield Finding("ok", f"orihon[{extra}]", f"It is installed, for {purpose}.")
+    for extra in EXTRAS:
+        yield _check_extra(extra)
     if shutil.which("git") is None:
         yield note("git", "It is not installed. Checkpoints of a workspace need it.")
     if Path(SETTINGS_FILE).exists():
@@ -55,6 +52,21 @@ def examine_installation(settings: Settings, url: str) -> Iterator[Finding]:
         yield note(SETTINGS_FILE, "It does not exist, and the defaults apply. `orihon init` writes it.")
     yield _check_model(settings)
     yield _check_place(url)
+
+
+def note_missing(settings: Settings) -> Iterator[Finding]:
+    """Yield what the model of `config.yaml` lacks. Those are notes, because a store can be used without a model."""
+    if Path(SETTINGS_FILE).exists():
+        for finding in (_check_extra("agent"), _check_model(settings)):
+            if finding.level != "ok":
+                yield note(finding.where, finding.sentence)
+
+
+def _check_extra(extra: str) -> Finding:
+    module, purpose = EXTRAS[extra]
+    if not _is_installed(module):
+        return note(f"orihon[{extra}]", f"It is not installed: pip install 'orihon[{extra}]', for {purpose}.")
+    return Finding("ok", f"orihon[{extra}]", f"It is installed, for {purpose}.")
 
 
 def _is_installed(module: str) -> bool:
