@@ -23,7 +23,8 @@ MAX_SINGLE_IMPORTERS = 66  # a module that one other module imports is often a f
 # A part of a room may have a place of its own: a module belongs to the longest name that fits it.
 FLOORS = [
     ["__main__", "tools"],
-    ["cli", "web", "integrations", "aio", "compat"],
+    ["cli", "web", "integrations", "compat"],
+    ["aio"],
     ["telemetry"],
     ["view"],
     ["ops", "chat"],

@@ -33,8 +33,8 @@ _in_thread = asyncio.to_thread
 _CANCELLED = (asyncio.CancelledError, asyncio.CancelledError(), None)
 
 
-async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
-    """Return what a function returns; a cancellation that comes meanwhile is raised when it has returned."""
+async def finish_in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a thread. A cancellation is raised only after the function has returned."""
     future = asyncio.ensure_future(_in_thread(function, *arguments))
     try:
         return await asyncio.shield(future)
@@ -52,9 +52,9 @@ async def _values(make: Callable[..., Iterator[T]], *arguments: Any, **options: 
 
 
 class Opening(Generic[T]):
-    """A block that is entered and left in a thread; it can be awaited instead, if what it opens is closed by hand.
+    """A block that is entered and left in a thread. It can also be awaited; the caller then closes what it opens.
 
-    If the coroutine is cancelled while the thread still opens it, it is left again.
+    If the coroutine is cancelled while the thread still opens it, it is left at once.
     """
 
     def __init__(self, enter: Callable[[], T], leave: Callable[..., Any]) -> None:
@@ -73,13 +73,13 @@ class Opening(Generic[T]):
             with self._lock:
                 self._is_abandoned, entered = True, self._entered
             if entered:
-                await _to_the_end(self._leave, *entered, *_CANCELLED)
+                await finish_in_thread(self._leave, *entered, *_CANCELLED)
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return await _to_the_end(self._leave, *self._entered, kind, error, trace)
+        return await finish_in_thread(self._leave, *self._entered, kind, error, trace)
 
     def _enter_or_leave(self) -> T:
         value = self._enter()
@@ -92,7 +92,7 @@ class Opening(Generic[T]):
 
 
 class _Front:
-    """Stands before an object: `_waited` are its methods that are awaited, `_iterated` those with many values."""
+    """Wraps an object. Methods in `_waited` are awaited; those in `_iterated` yield their values in pages."""
 
     _waited: tuple[str, ...] = ()
     _iterated: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class AsyncTask(_Front):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await _to_the_end(self.sync.__exit__, *error)
+        await finish_in_thread(self.sync.__exit__, *error)
 
 
 class AsyncReader(_Front):
@@ -191,7 +191,7 @@ class AsyncEngine(_Front):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await _to_the_end(self.sync.close)
+        await finish_in_thread(self.sync.close)
 
 
 def open(*arguments: Any, **options: Any) -> Opening[AsyncEngine]:  # noqa: A001 - as in `orihon.open`

@@ -257,7 +257,7 @@ class Engine:
             raise
 
     def record_refusal(self, kind: str, uuid: str) -> None:
-        """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
+        """Write a refusal to the audit: a user asked for a task that does not exist or is another user's."""
         if self.user is not None:
             self.trail.record_denied(kind, uuid=str(uuid))
 

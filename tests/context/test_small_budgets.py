@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from orihon.context.compress import compress, to_cover
-from orihon.context.extract import extract
+from orihon.context.extract import find_all_entries
 from orihon.context.fold import fold_content
 from orihon.context.frame import Policy, Texts
+from orihon.context.ledger import render
 from orihon.context.pick import pick
 from orihon.context.pieces import shortened
 from orihon.context.squeeze import stub
@@ -98,7 +99,8 @@ def test_a_fold(text):
 def test_a_summary(count):
     """Extracted lines fit; a summary is always made."""
     for tokens in range(-3, 60):
-        text = extract(log(), previous=TEXTS[6], max_tokens=tokens, counter=count)
+        entries = find_all_entries(log(), TEXTS[6], max_tokens=tokens)
+        text = render(entries, max_tokens=tokens, counter=count, language="en")
         assert count.text(text) <= max(tokens, 0) + 32  # the headings
     for length in (0, 1, 2, 40, 600):
         limits = Limits(context_length=length, max_output=length // 4)

@@ -3,7 +3,6 @@
 import pytest
 
 from orihon.context.check import find_kept_names
-from orihon.context.extract import extract
 from orihon.context.language import language_of
 from orihon.context.summary import TRIES, Limits, summarise
 from orihon.context.transcript import pieces, transcript
@@ -202,7 +201,7 @@ def test_summaries_are_continued_and_never_nested():
         asked = "IMPORTANT: never touch prod.db." if number == 0 else f"go on {number}"
         said = f"Decided to keep column_{number} because invoices need it."
         step = [message(2 * number + 1, "user", asked), message(2 * number + 2, "assistant", said)]
-        text = extract(step, previous=text, max_tokens=1200, counter=COUNT)
+        text = summarise(step, counter=COUNT, limits=LIMITS, previous=text, least=1200).text
     headings = [line for line in text.split("\n") if line.startswith("## ")]
     assert len(headings) == len(set(headings))
     assert text.count("never touch prod.db") == 1

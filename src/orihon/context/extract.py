@@ -2,8 +2,8 @@
 
 `find_entries` reads what users asked and insisted on, what the agent decided and said last, which files it changed,
 which commands worked, what failed and what it did then, and the passages that the next run is likely to need.
-`extract` renders them. A summary that stands for more than before is found anew in all the messages that it stands
-for, so that summaries never nest.
+A summary that grows is made again from the entries of all the messages that it stands for, so that summaries never
+nest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from orihon.context.ledger import (
     drop_superseded,
     find_prose,
     parse,
-    render,
     revokes,
     words_of,
 )
@@ -102,16 +101,6 @@ _EXIT = re.compile(
 _ERROR_LINE = re.compile(
     r"\b\w*(?:Error|Exception)\b.{3,}|\b(?:FAILED|FAIL|fatal|panic|error)\b[:!\[ ].{3,}|エラー|失敗", re.MULTILINE
 )
-
-
-def extract(
-    messages: Sequence[Message], *, previous: str = "", max_tokens: int, counter: Counter, language: str = "en"
-) -> str:
-    """Return what the messages and the previous summary leave, in `max_tokens` at most."""
-    prose = shorten_prose(previous, max_tokens, counter)
-    entries = find_all_entries(messages, previous, max_tokens=max_tokens)
-    room = max_tokens - (counter.text(prose) + 2 if prose else 0)
-    return "\n\n".join(filter(None, (prose, render(entries, max_tokens=room, counter=counter, language=language))))
 
 
 def shorten_prose(previous: str, max_tokens: int, counter: Counter) -> str:

@@ -1,6 +1,6 @@
-"""The two older ways to choose what the model sees, for those who want them: by importance, and plainly the newest.
+"""The two older policies for choosing what the model sees: `importance`, and `plain`, which keeps the newest.
 
-Both choose whole units, so that no call is torn from its results, and both are chosen anew for every window.
+Both choose whole units, so that a call keeps its results, and both choose again for every window.
 """
 
 from __future__ import annotations

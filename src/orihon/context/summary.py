@@ -97,7 +97,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def prompt(self, material: str) -> str:
-        """The prompt with its material; the template's own braces stay as they are."""
+        """Return the prompt with its material; the template's own braces stay as they are."""
         focus = f"\n{_FOCUS[self.language]}{self.focus}\n" if self.focus else ""
         text = self.template.replace("{max_tokens}", str(max(MIN_TOKENS, int(self.length * MODEL_SHARE)))).replace(
             "{focus}", focus
@@ -118,7 +118,7 @@ def summarise(
     least: int = 0,
     entries: Sequence[Entry] | None = None,
 ) -> Outcome:
-    """A summary of the messages with the previous one rolled in; it always succeeds.
+    """Return a summary of the messages that continues the previous one; it always succeeds.
 
     It is shorter than what it replaces; one that replaces nothing may have `least` tokens at any rate. `entries` is the
     ledger of everything that it stands for; if it is left out, that of the messages and of the previous summary.
@@ -163,7 +163,7 @@ def _count(messages: Sequence[Message], counter: Counter) -> int:
 
 
 def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
-    """What the summariser said that holds, in three calls at most; empty when nothing did."""
+    """Return a summary that passes the check, in three calls at most; empty if none does."""
     problems: list[str] = []
     calls, covered, complaint = 0, job.covered, ""
     while calls < TRIES:
@@ -185,7 +185,7 @@ def _asked(job: Job, summariser: Summariser) -> tuple[str, int, list[str]]:
 
 
 def _ask(job: Job, summariser: Summariser, calls: int, complaint: str) -> tuple[int, str]:
-    """One round: in one go, or in pieces and then the pieces together; how many calls it took, and what was said."""
+    """Ask once, or for each piece and then for all of them together. Return the number of calls and the answer."""
 
     def ask(material: str) -> str:
         return summariser("\n\n".join(filter(None, (job.prompt(material), complaint))))
@@ -201,7 +201,7 @@ def _ask(job: Job, summariser: Summariser, calls: int, complaint: str) -> tuple[
 
 
 def _shortened(job: Job) -> str:
-    """The transcript, with messages cut so that it fits in one request."""
+    """Return the transcript, with messages cut so that it fits in one request."""
     for max_chars in (4000, 1000, 400, 160, 60):
         text = transcript(job.messages, max_chars=max_chars)
         if job.counter.text(text) <= job.limits.max_input:
@@ -214,7 +214,7 @@ _FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目し
 
 
 def _with_ledger(words: str, entries: Sequence[Entry], job: Job) -> str:
-    """The words of a model, if there are any, and the ledger in the room that they leave."""
+    """Return the words of a model, if there are any, and the ledger in the room that they leave."""
     spent = job.counter.text(words) + 2 if words else 0
     room = max(job.length - spent, int(job.length * LEAST_LEDGER))
     room = min(room, max(job.original, job.least) - 1 - spent)
@@ -223,7 +223,7 @@ def _with_ledger(words: str, entries: Sequence[Entry], job: Job) -> str:
 
 
 def _with_names(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
-    """The summary with the names that it forgot, as far as there is room."""
+    """Return the summary with the names that it omits, as far as there is room, and these names."""
     missing: list[str] = []
     spare = max(job.original, job.least) - 1 - job.counter.text(text)
     room = min(max(int(job.length * NAMES_SHARE), 16), spare)

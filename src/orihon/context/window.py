@@ -2,9 +2,9 @@
 
 `compose` is one pure step. It puts the visible messages in order, shows each whole or by its stand-in, makes the list
 valid, and counts. Only when the window is fuller than `fold_at` a new batch of folds is made, down to `fold_to`. It
-leaves the older part of the window as it was while that leaves room for more turns, and else chooses anew from the
-log. The batch comes back with the window, and the caller stores it before the window is handed out. So between two
-folds every window begins with the messages of the one before it.
+leaves the older part of the window as it was while that leaves room for more turns, and otherwise chooses again
+from the log. The batch comes back with the window, and the caller stores it before the window is handed out. So between
+two folds every window begins with the messages of the one before it.
 
     system prompt · sticky files · first request · note, summary, snapshot · messages: folded, then whole
 
@@ -42,7 +42,7 @@ from orihon.tokens import Counter
 PAGE = 256  # messages that are read at a time
 FIRST_PAGE = 16  # until it is known how large they are
 OPENING = 16  # messages among which the system prompt and the first request are looked for
-GAP = 64  # to read over a few hidden messages is cheaper than to begin anew behind them
+GAP = 64  # to read over a few hidden messages is cheaper than to start a new read after them
 STAND_IN_SHARE = 0.1  # of the limit, for one message that is folded on its own
 LARGE = 0.8  # of the limit: if eight turns take more, they have to share what a batch leaves
 UNSETTLED = 0.2  # of a window: the newest, which the next batch changes
@@ -345,7 +345,7 @@ class _Desk:
     # by another policy
 
     def chosen(self, policy: Policy) -> Composed:
-        """The window of a policy that chooses whole messages, anew each time."""
+        """Return the window of a policy that chooses whole messages, for each window again."""
         self.shelf, self.marks = Shelf(), False  # these policies know no handles
         self.always = self._always(self.view.state.pins)
         self._show_anew(int(STICKY_SHARE * self.budget.limit))

@@ -124,7 +124,7 @@ def _render_levels(
 ) -> Iterator[tuple[Texts, tuple[str, ...]]]:
     """Yield the texts of the outlines, shorter each time, with the names of the parts that were left out."""
     newest = outlines[: planning.max_previous_plans]
-    runs: list[Run] = [(outline, _select_sections(outline, planning, language)) for outline in newest]
+    runs: list[Run] = [(outline, _add_tools(outline, planning, language)) for outline in newest]
     levels = [(runs[:count], "plans of older runs") for count in range(len(runs) - 1, 0, -1)]
     for priority in sorted({section.priority for _, sections in runs[:1] for section in sections}, reverse=True):
         if priority > OUTLINE:
@@ -141,16 +141,16 @@ def _render_levels(
             yield texts, tuple(left_out)
 
 
-def _select_sections(outline: Outline, planning: InheritedPlanning, language: Language) -> list[Section]:
-    """Return the sections that the settings allow, including one for the tools."""
-    sections = list(outline.sections)
-    if outline.tools:
+def _add_tools(outline: Outline, planning: InheritedPlanning, language: Language) -> list[Section]:
+    """Return the sections that the settings allow, with one for the tools."""
+    sections = select_sections(outline, planning)
+    if outline.tools and is_inherited("pattern", planning):
         lines = [_TOOLS[language]]
         for use in outline.tools:
             error = f": {use.last_error}" if use.last_error else ""
             lines.append(_TOOL[language].format(use.tool, use.successes, use.failures) + error)
         sections.append(Section(title=EXECUTION, kind="pattern", priority=HISTORY, lines=tuple(lines)))
-    return [section for section in sections if is_inherited(section.kind, planning)]
+    return sections
 
 
 def select_sections(outline: Outline, planning: InheritedPlanning) -> list[Section]:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -138,4 +137,4 @@ def _read_outlines(
         outline = read_outline(row) if len(outlines) < planning.max_previous_plans else None
         if outline is not None:
             outlines.append(outline)
-    return msgspec.structs.replace(previous, names=names), outlines
+    return replace(previous, names=names), outlines

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orihon
+from orihon.aio import finish_in_thread
 from orihon.context.recall import RECALL, UNFOLD
 from orihon.engine import Engine
 from orihon.records import Message
@@ -40,13 +41,7 @@ class Sessions:
 
     async def call_in_thread(self, id: str, function: Callable[[Task], T], /, **options: Any) -> T:
         """Call a function with the task of an id in a thread. A cancellation is raised when it has returned."""
-        future = asyncio.ensure_future(asyncio.to_thread(self.call, id, function, **options))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            while not future.done():
-                await asyncio.wait({future})
-            raise
+        return await finish_in_thread(partial(self.call, id, function, **options))
 
     def lookups(self, id_of: Callable[[], str]) -> list[Callable[..., str]]:
         """Return `unfold` and `recall` for the tools of an agent; `id_of` says which session they read."""
@@ -94,8 +89,8 @@ def fold(
 def counted_tools(schemas: Sequence[Schema]) -> list[Schema]:
     """Return the tools of an agent as the option `tools` of its session, which makes room for them in the window.
 
-    If the agent has `unfold`, the engine names handles. If not, the two are declared as tools of somebody else, and the
-    engine names none.
+    If the agent has `unfold`, marks name handles. If not, the two are declared as the agent's own tools, and marks name
+    none.
     """
     names = {schema["function"]["name"] for schema in schemas}
     ours = {schema["function"]["name"] for schema in LOOKUPS}

@@ -124,7 +124,7 @@ class AuthorizedStore:
         self.trail.record(action, read, **details)
 
     def record_refusal(self, uuid: str) -> None:
-        """Tell the audit that a user asked in vain for a task: there is none, or it is another user's."""
+        """Write a refusal to the audit: a user asked for a task that does not exist or is another user's."""
         if not self.principal.admin:  # an unknown id and another user's look the same and take the same time
             self.trail.record_denied("task", uuid=str(uuid))
 

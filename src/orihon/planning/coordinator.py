@@ -117,7 +117,7 @@ class PlanningCoordinator:
             "reflection": self._reflect,
             "replanning": self._replan,
             "verification": self._verify,
-            "mending": self._mend,
+            "mending": self._repair,
         }
         while self.progress.phase != "done":
             self.loop.check()
@@ -460,7 +460,7 @@ class PlanningCoordinator:
         if parts:
             raise VerificationFailed(f"The plan could not be carried out: {'; '.join(parts)}")
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Plan the work that a verification left, while there are rounds for it."""
         verification, round_ = (self._history.newest(Verification) or [Verification()])[-1], self.progress.round
         issues = verification.issues_found or verification.placeholder_detected.locations

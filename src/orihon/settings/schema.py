@@ -398,4 +398,5 @@ class Settings(Section, frozen=True, kw_only=True):
 
     @property
     def store_url(self) -> str:
+        """The store that `orihon.open` opens without a URL."""
         return self.context_storage.base_dir if self.context_storage.enabled else "memory:"

@@ -123,7 +123,7 @@ class PromptBuilder:
     def describe_repair(self, issues: Iterable[str]) -> str:
         """Return the purpose of an action that resolves the issues of a verification."""
         texts = [shorten(text, MAX_CHARS) for text in issues][:MAX_LINES]
-        return self.words["mend"].format("; ".join(texts) or self.words["judge"])
+        return self.words["repair"].format("; ".join(texts) or self.words["judge"])
 
     def _state(self, plan: Plan, number: int, advice: str = "") -> dict[str, str]:
         return {"about": self._describe_action(plan, number, advice), "plan": self.describe_steps(plan)}
