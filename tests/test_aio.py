@@ -187,16 +187,29 @@ def test_a_cancellation_anywhere_leaves_a_valid_task(disk_url, seed):
         assert asked == [message["tool_call_id"] for message in rendered if message["role"] == "tool"]
 
 
+class SlowStart:
+    """A hook that holds the thread in which a task starts."""
+
+    def __init__(self):
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def on_started(self, task):
+        self.reached.set()
+        self.go_on.wait(60)
+
+
 def test_a_session_that_opens_too_late_is_given_back(disk_url):
-    """A cancellation while a thread waits for the lease leaves nobody with it."""
+    """A cancellation while a thread takes the lease leaves no holder."""
+    slow = SlowStart()
 
     async def main():
-        async with aio.open(disk_url, settings=SETTINGS) as engine:
+        async with aio.open(disk_url, settings=SETTINGS, hooks=[slow]) as engine:
             job = asyncio.ensure_future(_entered(engine))
-            await asyncio.sleep(0)
+            assert await asyncio.to_thread(slow.reached.wait, 60)
             job.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await job
+            slow.go_on.set()
             for _ in range(1000):
                 rows = [row async for row in engine.tasks()]
                 if rows and rows[0].lease_owner is None:
