@@ -193,7 +193,7 @@ class SlowStart:
     def __init__(self):
         self.reached, self.go_on = threading.Event(), threading.Event()
 
-    def on_started(self, task):
+    def on_started(self, _task):
         self.reached.set()
         self.go_on.wait(60)
 
