@@ -82,7 +82,7 @@ class InheritedPlanning(Section, frozen=True, kw_only=True):
 
 
 class ContextInheritance(Section, frozen=True, kw_only=True):
-    """What a new task inherits from the last one with its key."""
+    """What a new task inherits from earlier runs of its key."""
 
     enabled: Annotated[bool, doc("Inherit from the last task with the same key.")] = True
     context_expiry_days: Annotated[Whole, doc("Older tasks are not inherited.")] = 90

@@ -396,7 +396,7 @@ class Task:
             return "\n".join(lookup.whole(self.log.load_all(message)) for message in messages)
 
     def recall(self, query: str, *, of: Literal["task", "previous"] = "task") -> str:
-        """Return the passages that say most about a query, in what the window hides or in the inherited run."""
+        """Return the passages that say most about a query, in what the window hides or in earlier runs."""
         with self.writer.lock:
             return self._calls.recall(query, of)
 
