@@ -347,6 +347,21 @@ def test_the_conversations_of_a_directory(desk):
     assert b"no conversations" in desk.call("--list", "--workspace", "sub").stdout
 
 
+def test_a_conversation_is_continued_by_chat(desk):
+    """`orihon` alone names that command, and `orihon resume`, which would plan and work, refuses."""
+    assert desk.call(*desk.script("The apples are red."), typed="hello\n").returncode == 0
+    (one,) = desk.listed()
+    name = one.uuid[:8]
+    alone = subprocess.run(
+        [sys.executable, "-m", "orihon"], cwd=desk.place, env=desk.environ, capture_output=True, check=True
+    )
+    assert f"orihon chat --resume {name} ".encode() in alone.stdout
+    command = [sys.executable, "-m", "orihon", "resume", name]
+    refused = subprocess.run(command, cwd=desk.place, env=desk.environ, capture_output=True, check=False)
+    assert refused.returncode == 2
+    assert f"Task {name} is a conversation.\n  `orihon chat --resume {name}` continues it.".encode() in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

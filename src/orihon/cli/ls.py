@@ -16,7 +16,7 @@ from orihon.cli._output import Styled, say, say_json, say_line, say_table, trunc
 from orihon.cli._translate import translate
 from orihon.errors import NotFound, UsageError
 from orihon.ops.access import open_authorized_store
-from orihon.ops.listing import TaskPage, list_tasks
+from orihon.ops.listing import TaskListing, TaskPage, list_tasks
 from orihon.ops.progress import format_count
 from orihon.settings.load import load
 from orihon.stores.base import Order, Query
@@ -246,9 +246,14 @@ def print_next_steps() -> None:
     counts["interrupted"] = len(interrupted)
     listed = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()) if count > 0)
     say(f"{url}: {listed or 'no tasks'}.\n")
-    steps = {f"orihon resume {task.uuid[:8]}": "continue a task whose process is gone" for task in interrupted[:1]}
-    steps |= {f"orihon resume {task.uuid[:8]}": "continue a paused task" for task in paused[:1]}
+    steps = {_resume_command(task): "continue a task whose process is gone" for task in interrupted[:1]}
+    steps |= {_resume_command(task): "continue a paused task" for task in paused[:1]}
     _print_steps((steps | NEXT_STEPS) if newest or counts.total() else FIRST_STEPS)
+
+
+def _resume_command(task: TaskListing) -> str:
+    is_conversation = "/conversation/" in task.task_key
+    return f"orihon {'chat --resume' if is_conversation else 'resume'} {task.uuid[:8]}"
 
 
 def _print_steps(steps: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from orihon.agent.loop import Step
 from orihon.agent.run_setup import RunSetup, resume_run
 from orihon.agent.targets import parse_target
 from orihon.agent.tools.approval import escape_question
+from orihon.chat.registry import TYPE as CONVERSATION
 from orihon.cli._command import Session, complete_uuid, store_command, uuid_argument
 from orihon.cli._output import say, say_error, say_json, say_line
 from orihon.cli._progress import Progress
@@ -117,6 +118,9 @@ def _start(engine: Engine, what: str, uuid: str, options: dict[str, Any], displa
 
 
 def _resume(engine: Engine, row: TaskRow, options: dict[str, Any], display: RunDisplay) -> TaskRow:
+    if row.task_type == CONVERSATION:
+        hint = f"`orihon chat --resume {row.uuid[:8]}` continues it."
+        raise UsageError(f"Task {row.uuid[:8]} is a conversation.", hint=hint)
     check_resume(row)  # before the model is opened, which needs its key
     stored = queue.load_job(engine, row.uuid) or build_job(options)
     job = msgspec.structs.replace(stored, queued=False, **select_job_fields(options))

@@ -32,7 +32,11 @@ def table(engine, tmp_path):
 def test_help_lists_every_command(table):
     """In the language of the terminal; only one if it is named."""
     face = table.sit("/help", "/help compact", "/help /undo")
-    assert [line.split()[0] for line in face.shown[0].splitlines()] == [command.name for command in COMMANDS]
+    lines = face.shown[0].splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("/")] == [command.name for command in COMMANDS]
+    (below,) = [number for number, line in enumerate(lines) if line.startswith("/checkpoint")]
+    assert lines[below + 1].startswith(" " * 22 + "take, show")
+    assert lines[0].startswith("/help [COMMAND]       list the commands")
     assert face.shown[1].startswith("/compact [FOCUS]  summarise")
     assert face.shown[2].startswith("/undo  revert")
     table.texts = Texts("ja")

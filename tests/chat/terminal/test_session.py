@@ -372,7 +372,7 @@ class TestModelInfo:
         said = [record.message for record in caplog.records]
         assert all("128000 is assumed" in text for text in said)
         assert len(said) == 2
-        assert "does not answer" in said[1]
+        assert "The server does not answer (ConnectError)); 128000" in said[1]
 
     def test_no_request_without_an_address(self, caplog):
         assert session.find_context_length("openai:m", Settings()) == 128_000

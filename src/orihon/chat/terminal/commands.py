@@ -25,6 +25,7 @@ from orihon.task.config import EXTRACTIVE
 from orihon.terminal import format_duration
 
 TRANSCRIPT_ENTRIES = 20
+MAX_HEAD = 20  # columns of a command in the help
 MAX_NAMES = 20  # of files in one line; the others are counted
 MAX_CHECKPOINTS = 50  # in a list
 MAX_COMPLETIONS = 200
@@ -154,9 +155,14 @@ def _complete_argument(chat: ChatSession, name: str, text: str) -> Iterable[str]
 def _help(chat: ChatSession, argument: str) -> None:
     commands = [command for command in COMMANDS if argument.lstrip("/") in {"", command.name[1:]}]
     heads = [f"{command.name} {command.arguments}".strip() for command in commands]
-    width = max(map(len, heads), default=0)
-    rows = zip(heads, commands, strict=True)
-    chat.ui.show("\n".join(f"{head:<{width}}  {chat.texts(f'help {command.name}')}" for head, command in rows))
+    width = min(max(map(len, heads), default=0), MAX_HEAD)
+    lines = []
+    for head, command in zip(heads, commands, strict=True):
+        if len(head) > width:  # its text stands below
+            lines.append(head)
+            head = ""  # noqa: PLW2901 - it is shown
+        lines.append(f"{head:<{width}}  {chat.texts(f'help {command.name}')}")
+    chat.ui.show("\n".join(lines))
 
 
 def _usage(chat: ChatSession, _: str) -> None:

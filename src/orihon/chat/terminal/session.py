@@ -339,7 +339,7 @@ def find_context_length(name: str, settings: Settings) -> int | None:
     try:
         length, reason = _fetch_length(section, model), ""
     except (OrihonError, ValueError) as error:
-        length, reason = None, f" ({error})"
+        length, reason = None, f" ({str(error).rstrip('.')})"
     if length is None:
         log.warning("%s does not report its window%s; %d is assumed.", name, reason, section.context_length)
         return section.context_length
