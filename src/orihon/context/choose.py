@@ -56,7 +56,7 @@ class Queue:
 
 
 class Chooser:
-    """The choice so far: which units stand, and what was kept of them in which order."""
+    """The choice so far: which units are kept, and what was kept of them in which order."""
 
     def __init__(
         self, sheets: Sheets, *, room: float, caps: Sequence[float], whole: Sequence[bool], exchanges: Mapping[int, int]
@@ -77,12 +77,12 @@ class Chooser:
         self._queue = Queue()  # the passages of the claims
 
     def unit(self, page: int) -> int:
-        """The unit that a page belongs to; a question and its answer are one, so that they stand or fall together."""
+        """Return the unit of a page. A question and its answer are one unit, so they are kept or hidden together."""
         unit = self._sheets.pages[page].unit
         return self._exchanges.get(unit, unit)
 
     def cost(self, span: Span) -> float:
-        """The tokens that keeping a passage would add."""
+        """Return the tokens that keeping a passage would add."""
         page, first, last = span
         sheet = self._sheets[page]
         kept, costs = sheet.kept, sheet.costs
@@ -102,7 +102,7 @@ class Chooser:
         return self._openings[unit]
 
     def open(self, unit: int) -> None:
-        """Let a unit stand, room or not."""
+        """Keep a unit, even without room."""
         if unit not in self.opened:
             self.opened.add(unit)
             self.room -= self._opening(unit)
@@ -147,7 +147,7 @@ class Chooser:
         return last >= 0 and not all(sheet.kept[: last + 1]) and self.take((page, 0, last))
 
     def undo(self, tokens: float) -> set[int]:
-        """Give back at least so many tokens, the least valuable first; the units that changed."""
+        """Free at least so many tokens, the least valuable first, and return the units that changed."""
         changed = set()
         while tokens > 0 and self._taken:
             page, pieces, unit, cost = self._taken.pop()
@@ -160,7 +160,7 @@ class Chooser:
         return changed
 
     def shorten(self, page: int) -> bool:
-        """Take back what was kept last of one page; its unit goes on standing."""
+        """Take back what was kept last of one page. Its unit stays."""
         for at in range(len(self._taken) - 1, -1, -1):
             here, pieces, unit, tokens = self._taken[at]
             if here == page and pieces:
@@ -186,7 +186,7 @@ class Chooser:
         return -gain / (self.cost(self._claims.span(place)) + 0.01) if gain else 0.0
 
     def fill(self) -> set[int]:
-        """Meet claims until nothing more fits; the units that changed."""
+        """Meet claims until nothing more fits, and return the units that changed."""
         changed = set()
         queue, left = self._queue, []
         while queue and self.room > LEAST_TOKENS:

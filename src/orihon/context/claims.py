@@ -157,7 +157,7 @@ class Names:
 
 
 def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: AbstractSet[int]) -> Claims:
-    """The claims of the pages that are not kept whole, as many as `room` tokens could ever meet.
+    """Return the claims of the pages that are not kept whole, as many as `room` tokens could ever meet.
 
     What a `stale` message says, one that a later result replaces, counts only where nothing else mentions the name.
     """
@@ -180,12 +180,12 @@ def claims(sheets: Sheets, whole: Sequence[bool], *, room: float, stale: Abstrac
 
 
 def fade(age: int) -> float:
-    """What is left of a value after so many messages."""
+    """Return what is left of a value after so many messages."""
     return FADES / (FADES + age)
 
 
 def survey(pages: Sequence[Page], whole: Sequence[bool]) -> Names:
-    """The names of the pages. Those that stand in a whole page have no pages."""
+    """Return the names of the pages. Those that stand in a whole page have no pages."""
     texts, mentioning = _read_names(pages)
     names = Names(texts)
     paid, hot = bytearray(len(texts)), bytearray(len(texts))
@@ -236,7 +236,7 @@ def _ends(text: str) -> str:
 
 
 def mentions(name: str, numbers: Sequence[int], pages: Sequence[Page]) -> set[tuple[int, int]]:
-    """The first and the last few places of a name, as (page, offset)."""
+    """Return the first and the last few places of a name, as (page, offset)."""
     found = set()
     for order, places in ((iter(numbers), _places), (reversed(numbers), _places_from_the_end)):
         left = MENTIONS
@@ -270,7 +270,7 @@ def _places_from_the_end(text: str, name: str) -> Iterator[int]:
 
 
 def _alone(text: str, start: int, end: int) -> bool:
-    """Whether a place is not inside a longer word; a script without spaces may touch a name."""
+    """Return whether a place is not inside a longer word; a script without spaces may touch a name."""
     return not (
         (start and _in_word(text[start - 1]) and _in_word(text[start]))
         or (end < len(text) and _in_word(text[end]) and _in_word(text[end - 1]))
@@ -282,7 +282,7 @@ def _in_word(character: str) -> bool:
 
 
 def _opinions(sheets: Sheets, whole: Sequence[bool]) -> Iterator[tuple[float, Span]]:
-    """How the agent's longer words begin: there it says what it makes of things and what it is going to do."""
+    """Yield how the agent's longer words begin: there it says what it makes of things and what it is going to do."""
     for number, page in enumerate(sheets.pages):
         words = page.fields[0]
         if not whole[number] and page.message.role == "assistant" and len(words) > SHORT:

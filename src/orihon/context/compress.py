@@ -26,7 +26,7 @@ def should_compress(
 
 
 def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Message]:
-    """The messages that a summary would stand for: all but the system prompt and at least the newest few.
+    """Return the messages that a summary would stand for: all but the system prompt and at least the newest few.
 
     The cut falls between units, so one result more may stay, never one less; a call that waits for its result stays.
     """
@@ -38,7 +38,7 @@ def to_cover(messages: Sequence[Message], *, keep_recent: int = 5) -> list[Messa
 
 
 def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:
-    """What the new summary stands for: everything visible up to the last message that it covers."""
+    """Return what the new summary stands for: everything visible up to the last message that it covers."""
     if not covered:
         return ()
     last = max(message.seq for message in covered)
@@ -46,7 +46,7 @@ def covered_ranges(view: View, covered: Sequence[Message]) -> Ranges:
 
 
 def important(covered: Sequence[Message], *, max_tokens: int) -> tuple[int, ...]:
-    """The units that a summary should not swallow, by their first messages: the newest first, as many as fit."""
+    """Return the units that a summary should not swallow, by their first messages: the newest first, as many as fit."""
     found: list[int] = []
     room = max_tokens
     for unit in reversed(units_of(covered)):
@@ -86,7 +86,7 @@ def compress(
     language: str = "auto",
     template: str = "",
 ) -> Compression | None:
-    """A summary of the older messages with the ranges it stands for; None when there is nothing to gain."""
+    """Return a summary of the older messages with the ranges it stands for; None when there is nothing to gain."""
     covered = to_cover(messages, keep_recent=keep_recent)
     if not covered:
         return None

@@ -220,7 +220,7 @@ def problem(event: Event) -> str:
 
 
 def sound(events: Iterable[Event], tell: Callable[[Event, str], None] | None = None) -> Iterator[Event]:
-    """The events that can be used; `tell` hears of the others."""
+    """Yield the events that can be used; `tell` hears of the others."""
     for event in events:
         reason = problem(event)
         if not reason:

@@ -153,7 +153,7 @@ def _fold_lines(text: str, *, max_chars: int, handle: str, is_error: bool) -> st
 
 
 def _ranks(text: str, starts: Sequence[int], *, is_error: bool) -> list[int]:
-    """How early each piece is left out: the lower the later."""
+    """Return how early each piece is left out: the lower the later."""
     pieces = [
         text[starts[piece] : min(starts[piece + 1], starts[piece] + _KNOWN_LINE)] for piece in range(len(starts) - 1)
     ]
@@ -187,7 +187,7 @@ def _is_outline(pieces: Sequence[str]) -> bool:
 
 
 def picture_line(part: Part, *, handle: str = "") -> str:
-    """One line for a picture or a file: what it is, how large, and its handle."""
+    """Return one line for a picture or a file: what it is, how large, and its handle."""
     size = part.blob.size_bytes if part.blob else len(part.data or "") * 3 // 4
     about = [
         shorten_name(part.name or ""),
@@ -201,14 +201,14 @@ def picture_line(part: Part, *, handle: str = "") -> str:
 
 
 def words(message: Message, *, handle: str = "") -> str:
-    """The text of a message; a picture or a file becomes a line that says what it was."""
+    """Return the text of a message; a picture or a file becomes a line that says what it was."""
     if isinstance(message.content, str):
         return message.content
     return "\n".join(part.text or picture_line(part, handle=handle) for part in message.content)
 
 
 def superseded(messages: Iterable[Message]) -> set[int]:
-    """The results that a later one replaces: of the same call, or of parts of a file that was then read whole."""
+    """Return the results that a later one replaces: of the same call, or of parts of a file read whole later."""
     asked: dict[str | None, Call] = {}
     seen: dict[tuple[str, str], list[tuple[int, str]]] = {}
     old: set[int] = set()
@@ -226,7 +226,7 @@ def superseded(messages: Iterable[Message]) -> set[int]:
 
 
 def _file(arguments: str) -> tuple[str, bool]:
-    """The file that a call names, and whether it names nothing else; the arguments themselves if there is none."""
+    """Return the file that a call names, else its arguments, and whether it names nothing else."""
     value = parse(arguments)
     if isinstance(value, dict):
         for key in ("path", "file_path", "filename", "file", "uri", "url"):

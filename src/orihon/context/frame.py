@@ -1,4 +1,4 @@
-"""The frame of a window: what it may cost, what goes into it beside the log, and what came out."""
+"""The frame of a window: what it may cost, what goes into it beside the log, and the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is chosen what to show."""
+    """How the messages of a window are chosen."""
 
     name: Literal["fold", "importance", "plain"] = "fold"
     max_messages: int = 24
@@ -44,7 +44,7 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in the window beside the messages of the log."""
 
     sticky: Head = Head()  # as of the last fold
-    news: tuple[News, ...] = ()  # what was told of them since
+    news: tuple[News, ...] = ()  # the changes announced since
     files: Head = Head()  # as they are now; the window shows them from the next fold on
     summary: str = ""
     snapshot: str = ""  # as it is now; the window shows the one of the last fold
@@ -76,7 +76,7 @@ class Batch(msgspec.Struct, frozen=True):
     shared: Shared | None = None  # the room for later turns, if they are so large that they have to share it
 
     def event(self, first: int, last: int) -> dict[str, Any]:
-        """The data of the event that makes the batch count, given the numbers of its records."""
+        """Return the data of the event that makes the batch count, given the numbers of its records."""
         folded = Folded(first, last, self.hidden, self.snapshot, self.room, self.settled, self.shared)
         data: dict[str, Any] = msgspec.to_builtins(folded)
         return data

@@ -146,12 +146,12 @@ def _has_picture(message: Message) -> bool:
 
 
 def is_picture(part: Part) -> bool:
-    """Whether a part is a picture."""
+    """Return whether a part is a picture."""
     return part.type == "image" or (part.media_type or "").startswith("image/")
 
 
 def is_ui_tree(message: Message) -> bool:
-    """Whether a message is a tree of user interface elements, which can be had again."""
+    """Return whether a message is a tree of user interface elements, which can be had again."""
     if message.role != "tool":
         return False
     return is_ui_tool(message.tool_name) or bool(_UI_TREE.search(message.text[:LOOK_CHARS]))

@@ -29,7 +29,7 @@ _SEAM = re.compile(r"::|[/.-]")
 
 
 def is_name(token: str) -> bool:
-    """Whether a token names something; short ones are too common to, unless they were quoted in another script."""
+    """Return whether a token names something. Short tokens do not, unless they were quoted in another script."""
     if not token.isascii():
         return True
     return SHORTEST <= len(token) <= LONGEST and ("://" in token or _has_shape(token))
@@ -52,12 +52,12 @@ def _is_word(token: str) -> bool:
 
 
 def trim(token: str) -> str:
-    """The token without the punctuation of the sentence it stood in."""
+    """Return the token without the punctuation of the sentence it stood in."""
     return token.rstrip(".:/") if "://" in token else token.strip(".-").rstrip("/")
 
 
 def inner(token: str) -> set[str]:
-    """What a token is made of: its parts, and what stands before and after each seam."""
+    """Return what a token is made of: its parts, and what stands before and after each seam."""
     seams = [seam.span() for seam in _SEAM.finditer(token)][:16]
     if not seams:
         return set()
@@ -67,13 +67,13 @@ def inner(token: str) -> set[str]:
 
 
 def index(tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names that each token mentions, for the tokens that mention any."""
+    """Return the names that each token mentions, for the tokens that mention any."""
     tokens = [token for token in tokens if may_mention(token)]
     return {token: names for token, names in zip(tokens, mentions(tokens), strict=True) if names}
 
 
 def may_mention(token: str) -> bool:
-    """Whether a token is worth a closer look: it is no ordinary word, and not too long."""
+    """Return whether a token is worth a closer look: it is no ordinary word, and not too long."""
     return len(token) <= LONGEST and not _is_word(token)
 
 

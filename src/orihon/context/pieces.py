@@ -27,7 +27,7 @@ _CLINGING = frozenset(
 
 
 def whole_character(text: str, at: int) -> int:
-    """The first place from `at` on where a cut parts no character from its accents, joiners or second half."""
+    """Return the first place from `at` on where a cut parts no character from its accents, joiners or second half."""
     while 0 < at < len(text) and (text[at] in _CLINGING or text[at - 1] == "\u200d"):
         at += 1
     return at

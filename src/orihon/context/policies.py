@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 
 
 def newest_that_fit(messages: Sequence[Message], *, max_tokens: int) -> set[int]:
-    """The newest units that fit, by their numbers; the newest one always."""
+    """Return the newest units that fit, by their numbers; the newest one always."""
     chosen: set[int] = set()
     room = max_tokens
     for unit in reversed(units_of(messages)):

@@ -113,7 +113,7 @@ class Sheet:
 
 
 def _parse(call: Call, deep: int) -> Any:
-    """The arguments of a call as a value; a text that is not JSON becomes the only argument."""
+    """Return the arguments of a call as a value; a text that is not JSON becomes the only argument."""
     try:
         value = decode_json(call.arguments)  # strict: it takes no NaN and no half of a character
     except ValueError:
@@ -143,7 +143,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
-    """The value with every string replaced; keys, numbers and order stay."""
+    """Return the value with every string replaced; keys, numbers and order stay."""
     if isinstance(value, str):
         return replace(value)
     if isinstance(value, dict):

@@ -79,5 +79,5 @@ class Shelf:
 
 
 def _shortens(before: StandIn, now: StandIn) -> bool:
-    """Whether all that the new stand-in shows of the calls is in the old one: it left none out, and cut no other."""
+    """Return whether the old stand-in leaves out no call, and shortens none that the new one shows whole."""
     return LEFT_OUT not in before.arguments.values() and before.arguments.keys() <= now.arguments.keys()

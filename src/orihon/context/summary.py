@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_output: int = 4096
 
     def max_tokens(self, original: int) -> int:
-        """The length of a summary of so many tokens."""
+        """Return the length of a summary of so many tokens."""
         share = min(original * LENGTH_SHARE, self.context_length * WINDOW_SHARE, self.max_output)
         return max(MIN_TOKENS, int(share))
 

@@ -68,7 +68,7 @@ def is_prompt(message: Message, place: int) -> bool:
 
 
 def unit_at(messages: Iterable[Message]) -> list[Message]:
-    """The first message, with the neighbours that belong to the same reply, and what answers their calls."""
+    """Return the first message, with the neighbours that belong to the same reply, and what answers their calls."""
     unit: list[Message] = []
     waiting: set[str] = set()
     for message in messages:

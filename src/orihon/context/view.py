@@ -130,12 +130,12 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(undo for undo in self.undos if undo.event > opened)
 
     def shows(self, seq: int) -> bool:
-        """Whether a message is visible."""
+        """Return whether a message is visible."""
         return contains(self.state.ranges, seq)
 
 
 def view(events: Iterable[Event], start: View | None = None) -> View:
-    """The view after these events; a record of the whole view among them replaces what came before it."""
+    """Return the view after these events; a record of the whole view among them replaces what came before it."""
     current = start or View()
     for event in events:
         if event.id > current.last_event:
@@ -144,7 +144,7 @@ def view(events: Iterable[Event], start: View | None = None) -> View:
 
 
 def step(current: View, event: Event) -> View:
-    """The view after one more event."""
+    """Return the view after one more event."""
     apply = _STEPS.get(event.type)
     if apply is not None:
         with suppress(KeyError, TypeError, ValueError):  # data that means nothing changes nothing
@@ -153,13 +153,13 @@ def step(current: View, event: Event) -> View:
 
 
 def record(current: View) -> dict[str, Any]:
-    """The data of a `view` event."""
+    """Return the data of a `view` event."""
     data: dict[str, Any] = msgspec.to_builtins(current)
     return data
 
 
 def saved(current: View) -> dict[str, Any]:
-    """What a checkpoint remembers."""
+    """Return what a checkpoint remembers."""
     return {"state": msgspec.to_builtins(current.state), "tangents": msgspec.to_builtins(current.tangents)}
 
 
@@ -174,7 +174,7 @@ def _undoable(current: View, event: Event, then: View) -> View:
 
 
 def _cut(ranges: Ranges, keep_to: int, event: Event, between: Ranges = ()) -> Ranges:
-    """What was visible up to a number, perhaps something in between, and all that comes after the event."""
+    """Return what was visible up to a number, perhaps something in between, and all that comes after the event."""
     return joined((*upto(ranges, keep_to), *between, (event.after + 1, OPEN)))
 
 
@@ -206,7 +206,7 @@ def _tangent(current: View, event: Event) -> View:
 
 
 def _before(state: State, place: int) -> State:
-    """A state without what stands for later messages."""
+    """Return a state without what stands for later messages."""
     pins, held = (tuple(seq for seq in of if seq <= place) for of in (state.pins, state.held))
     summaries = tuple(covered for covered in state.summaries if last_of(covered.ranges) <= place)
     return msgspec.structs.replace(state, pins=pins, held=held, summaries=summaries)

@@ -110,7 +110,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def may_inherit(task: TaskRow, earlier: TaskRow, settings: ContextInheritance) -> bool:
-    """Whether a task may read this earlier run. The ids in a task's records are not trusted."""
+    """Return whether a task may read this earlier run. The ids in a task's records are not trusted."""
     if earlier.user == task.user:
         return True
     is_linked = task.task_key in {earlier.task_key, earlier.linked_key}

@@ -84,7 +84,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
     ok: bool | None = None  # whether a failure was overcome, a criterion was met, or a replan was executed
 
     def concerns(self, action: Action) -> bool:
-        """Whether it is about the same tool or the same purpose as an action."""
+        """Return whether it is about the same tool or the same purpose as an action."""
         purpose = normalise(action.purpose)
         return bool(action.tool and self.tool == action.tool) or bool(purpose and normalise(self.what) == purpose)
 

@@ -53,7 +53,7 @@ class Audit(ABC):
 
     @abstractmethod
     def lines(self) -> Iterator[bytes]:
-        """All lines, the oldest first."""
+        """Return all lines, the oldest first."""
 
     def add(self, **what: Any) -> None:
         """Append a line; a look that cannot be written down is not prevented, but the log says so."""
@@ -152,7 +152,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None = None
 
     def fits(self, look: Look) -> bool:
-        """Whether a look is one of them."""
+        """Return whether a look matches the filters."""
         return (
             self.user in {None, look.user}
             and (self.uuid is None or (look.uuid or "").startswith(self.uuid))
@@ -163,7 +163,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def looks(audit: Audit | None, chosen: Filter, limit: int) -> list[Look]:
-    """The newest looks, the newest last; a line that cannot be read is left out."""
+    """Return the newest looks, the newest last; a line that cannot be read is left out."""
     newest: deque[Look] = deque(maxlen=limit)
     for line in () if audit is None else audit.lines():
         with suppress(ValueError):
@@ -183,7 +183,7 @@ _OWN = frozenset(Look.__struct_fields__) - {"more", "line"}
 
 
 def open_audit(store: Store) -> Audit | None:
-    """The audit of a store; one that lives in memory has none."""
+    """Return the audit of a store; one that lives in memory has none."""
     if is_postgres(store.url):
         return AuditTable(cast("PostgresStore", store).server, store.sanitiser)
     path = store.sidecar_path("audit.jsonl")

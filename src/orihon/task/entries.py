@@ -1,4 +1,4 @@
-"""Read the messages of a provider's request as messages of ours: the opposite of what `context.wire` renders.
+"""Convert the messages of a provider's request to `Message`: the opposite of what `context.wire` renders.
 
 One item of the list can become several messages (Anthropic's results and words of one user turn), and several items can
 become one (the reasoning, words and calls of one reply in OpenAI's Responses). An entry holds both sides.
@@ -171,7 +171,7 @@ def _result(call_id: Any, content: Any, *, name: Any = None, is_error: Any = Fal
 
 
 def _unfinished(message: Message) -> Message:
-    """Return a reply of a list without what it does not say: what it cost, and the model if none is named."""
+    """Return a reply of a list without fields that the list cannot tell: usage, and the model if none is named."""
     return msgspec.structs.replace(message, usage=None, model=message.model or None)
 
 

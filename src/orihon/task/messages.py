@@ -32,7 +32,7 @@ def parse_message(
     usage: Usage | dict[str, Any] | None = None,
     key: str | None = None,
 ) -> Message:
-    """A message that a store has still to number, date and count."""
+    """Return a message that a store has still to number, date and count."""
     if type(role) is not str or role not in ROLES:
         role = to_text(role, "role", hint=f"Allowed are {', '.join(ROLES)}.")
     if role not in ROLES:
@@ -56,12 +56,12 @@ def parse_message(
 
 
 def parse_calls(calls: Iterable[Any]) -> list[Call]:
-    """The calls of a message."""
+    """Return the calls of a message."""
     return [parse_call(call) for call in to_list(calls, "tool_calls", hint="Give a list of calls.")]
 
 
 def parse_call(call: Any) -> Call:
-    """A call from one of ours, from `{"id", "name", "arguments"}`, or from OpenAI's shape."""
+    """Return a call from one of ours, from `{"id", "name", "arguments"}`, or from OpenAI's shape."""
     if isinstance(call, Call):
         return call
     hint = 'Write it as {"id": "call_1", "name": "read_file", "arguments": "{…}"}.'
@@ -81,7 +81,7 @@ def parse_call(call: Any) -> Call:
 
 
 def with_ids(message: Message, seq: int, taken: Collection[str] = ()) -> Message:
-    """The message with an id of its own for every call, so that results find it; some providers give none.
+    """Return the message with an id of its own for every call, so that results find it; some providers give none.
 
     `taken` are the ids of calls that still wait.
     """
@@ -97,7 +97,7 @@ def with_ids(message: Message, seq: int, taken: Collection[str] = ()) -> Message
 
 
 def parse_plan_entry(task_uuid: str, entry: Any) -> PlanEntry:
-    """The entry of a plan that a store has still to number and date."""
+    """Return the entry of a plan that a store has still to number and date."""
     fields = to_mapping(entry) or {}
     kind, data = fields.get("type"), to_mapping(fields.get("data"))
     if not isinstance(kind, str) or kind not in get_args(PlanKind) or data is None:

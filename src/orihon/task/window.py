@@ -64,11 +64,11 @@ class Window:
                 yield Item(seq, "mark" if is_beside else "folded", message, None)
 
     def openai(self) -> list[dict[str, Any]]:
-        """The `messages` of a chat completion, for OpenAI and all that speak like it."""
+        """Return the `messages` of a chat completion, for OpenAI and compatible servers."""
         return wire.openai(self.messages, model=self._model, load=self._load)
 
     def responses(self) -> list[dict[str, Any]]:
-        """The `input` of OpenAI's Responses."""
+        """Return the `input` of OpenAI's Responses."""
         return wire.responses(self.messages, model=self._model, load=self._load)
 
     def anthropic(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Window:
         return wire.gemini(self.messages, model=self._model, load=self._load)
 
     def tools(self, api: str = "openai") -> list[dict[str, Any]]:
-        """The caller's tools with `unfold` and `recall`, as the API wants them described."""
+        """Return the caller's tools with `unfold` and `recall`, as the API wants them described."""
         return wire.tools(self._schemas, api)
 
     @property
