@@ -42,7 +42,8 @@ class Recorder(Player):
 
 
 def rendered(window):
-    report = msgspec.structs.replace(window.report, reasons=())  # a fold says why only when it is made
+    # only the window that makes a batch of folds says why, and what it changed
+    report = msgspec.structs.replace(window.report, reasons=(), changed_at=None)
     return {api: json.dumps(getattr(window, api)(), ensure_ascii=False) for api in APIS}, report
 
 
