@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+import orihon
 from orihon import errors
 from orihon.cli import COMMANDS, cli
 from support.pages import ROOT
@@ -168,3 +169,12 @@ def test_a_finding_with_a_hint_is_japanese(tmp_path, arguments, said):
     assert all(JAPANESE.search(line) for line in done.stdout.splitlines())
     examined = run("-m", "orihon", "doctor", cwd=tmp_path, **nothing).stdout.splitlines()
     assert [line for line in examined if not JAPANESE.search(line)] == []
+
+
+def test_the_next_page_is_named_in_japanese(tmp_path):
+    """Where a list has more tasks than it shows."""
+    with orihon.open(tmp_path / "store") as engine:
+        for name in "ab":
+            engine.start(f"local/issue/{name}", context_length=8_000).complete()
+    done = run("-m", "orihon", "ls", "--limit", "1", "--store", "store", cwd=tmp_path)
+    assert done.stderr == "続きは、同じオプションで `orihon ls --page 2`。\n"

@@ -101,7 +101,7 @@ def ls(
         return
     _print_table(tasks, choose_language(lang))
     if tasks.has_more:
-        say_line(f"More: `orihon ls --page {page + 1}`, with the same options.", err=True)
+        say_line(translate(f"More: `orihon ls --page {page + 1}`, with the same options."), err=True)
     elif not tasks.tasks:
         say_line(translate("There is no such task." if tasks.offset == 0 else "There are no more tasks."), err=True)
 

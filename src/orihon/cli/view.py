@@ -6,6 +6,7 @@ import click
 
 from orihon.cli._command import Session, complete_uuid, store_command
 from orihon.cli._output import say_line
+from orihon.cli._translate import translate
 from orihon.errors import UsageError
 
 HOST = "127.0.0.1"
@@ -39,7 +40,7 @@ def view(session: Session, uuid: str | None, host: str, port: int, *, no_browser
     server = Server(session.authorized, host=host, port=port)
     address = server.address(path)
     click.echo(address)  # `say_line` would mask the token
-    say_line("The address works once. Ctrl-C ends the server.", err=True)
+    say_line(translate("The address works once. Ctrl-C ends the server."), err=True)
     if not no_browser:
         click.launch(address)
     server.run()
