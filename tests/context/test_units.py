@@ -2,7 +2,7 @@
 
 import pytest
 
-from orihon.context.units import is_waiting, unit_at, units_of
+from orihon.context.units import is_waiting, questions_of, unit_at, units_of
 from orihon.records import Call, Message
 
 
@@ -45,3 +45,17 @@ def test_a_unit_waits_for_all_its_results():
     """Also for those of calls in its later items."""
     assert is_waiting(log("call:a call:b result:a"))
     assert not is_waiting(log("call:a call:b result:a result:b"))
+
+
+@pytest.mark.parametrize(
+    ("script", "questions"),
+    [
+        ("user said said user", {3: 1}),
+        ("user said user call:a result:a", {2: 1, 4: 3}),
+        ("user said call:a result:a call:b result:b", {2: 1, 5: 1}),
+        ("user", {}),
+    ],
+)
+def test_what_stands_with_a_question(script, questions):
+    """Its answer, and the newest unit while an answer may still come."""
+    assert questions_of(log(script)) == questions

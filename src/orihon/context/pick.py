@@ -6,7 +6,7 @@ stays as it was shown before. It promises:
 
 - the system prompt, the first request, pinned units and the newest units stay whole, and of the newest messages those
   that are worth most for their size;
-- a question and its answer stand or are left out together;
+- a question and its answer stand or are left out together; the last question, which may be answered yet, stands;
 - a unit, an assistant message with its results, stands or is left out as one; order and roles stay;
 - kept lines are verbatim and in their order; every gap says how much it hides, and the first of a message its handle;
 - arguments stay valid JSON with the same keys;
@@ -244,7 +244,7 @@ class Fold:
                 is_free = not self._whole[number] and self._pages[number].unit != self._plan.first
                 if is_free and self._chooser.take_rest(number, spare=spare):
                     self._caps[number] = self._plan.limit
-                    changed.add(self._pages[number].unit)
+                    changed.add(self._chooser.unit(number))
             if not changed:
                 return
             self._chooser.room = self._plan.room - self._measure(changed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 import msgspec
 
@@ -40,12 +41,14 @@ class Squeezer:
         always: AbstractSet[int],
         make_stub: MakeStub,
         worth: Worth | None = None,
+        questions: Mapping[int, int] = MappingProxyType({}),
         slack: float = 0,
     ) -> None:
         self.stand_ins, self.hidden = stand_ins, hidden
         self.done: set[int] = set()  # what cannot be made smaller at this cap
         self._whole, self._always, self._make_stub = whole, always, make_stub
         self._worth = worth or _age
+        self._questions = questions  # by the units that stand or are hidden with them
         self._slack = slack  # tokens by which more is cut than must be
 
     def make_smaller(self, draft: Draft, cap: int, excess: float, *, but: Iterable[int]) -> bool:
@@ -74,13 +77,13 @@ class Squeezer:
     def leave_out_least(self, draft: Draft, excess: int) -> bool:
         """Leave out the units of the least worth, as many as the excess takes: not the newest, and none always shown.
 
-        Without another worth they are the oldest.
+        Without another worth they are the oldest. A question and its answer are left out together.
         """
         costs: Counter[int] = Counter()
         for message in draft.messages:
             costs[message.seq] += message.tokens
         found: list[int] = []
-        for unit in sorted(self._units()[:-1], key=self._worth):
+        for unit in sorted(self._exchanges()[:-1], key=self._worth):
             seqs = [message.seq for message in unit]
             if excess > 0 and self._always.isdisjoint(seqs):
                 found += seqs
@@ -115,6 +118,13 @@ class Squeezer:
 
     def _units(self) -> list[list[Message]]:
         return units_of(message for seq, message in self._whole.items() if not contains(self.hidden, seq))
+
+    def _exchanges(self) -> list[list[Message]]:
+        """The units, a question and its answer as one."""
+        found: dict[int, list[Message]] = {}
+        for unit in reversed(self._units()):
+            found.setdefault(self._questions.get(unit[0].seq, unit[0].seq), [])[:0] = unit
+        return [*found.values()][::-1]
 
     def _hide(self, seqs: Iterable[int]) -> None:
         self.hidden = joined((*self.hidden, *((seq, seq) for seq in seqs)))

@@ -33,7 +33,10 @@ def is_same_reply(before: Message, message: Message) -> bool:
 
 
 def exchanges_of(units: Sequence[Sequence[Message]]) -> dict[int, int]:
-    """Return the place of each question by that of its answer: the last words before the user speaks again."""
+    """Return the place of each question by that of its answer: the last words before the user speaks again.
+
+    While the answer to the last question may still come, the newest unit belongs to that question too.
+    """
     found: dict[int, int] = {}
     question = answer = None
     for place, unit in enumerate(units):
@@ -44,9 +47,15 @@ def exchanges_of(units: Sequence[Sequence[Message]]) -> dict[int, int]:
             question, answer = place, None
         elif message.role == "assistant" and not message.tool_calls:
             answer = place
-    if question is not None and answer is not None:
-        found[answer] = question
+    if question is not None:
+        found |= dict.fromkeys({answer or question, len(units) - 1} - {question}, question)
     return found
+
+
+def questions_of(messages: Iterable[Message]) -> dict[int, int]:
+    """Return the number of each question by those of the units that stand or are hidden with it."""
+    units = units_of(messages)
+    return {units[answer][0].seq: units[question][0].seq for answer, question in exchanges_of(units).items()}
 
 
 def is_waiting(unit: Sequence[Message]) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import ceil
+from types import MappingProxyType
 
 import msgspec
 
@@ -31,7 +32,7 @@ from orihon.context.shelf import Draft, Shelf
 from orihon.context.squeeze import LEAST_TOKENS, NEWEST_FACTOR, Squeezer, Worth, calls_left_out, stub
 from orihon.context.sticky import Head, News
 from orihon.context.tree import Limits, limit_trees
-from orihon.context.units import is_prompt, unit_at
+from orihon.context.units import is_prompt, questions_of, unit_at
 from orihon.context.view import View
 from orihon.context.wire.pieces import CONTINUE
 from orihon.errors import BudgetTooSmall
@@ -417,7 +418,8 @@ class _Desk:
         left_out = ((seq, seq) for seq, stand_in in picked.items() if stand_in.text is None)
         hidden = joined((*already, *older, *left_out))
         stand_ins = {seq: stand_in for seq, stand_in in picked.items() if stand_in.text is not None}
-        draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit)
+        questions = questions_of(considered)
+        draft, hidden = self._squeezed(stand_ins, hidden, self.budget.fold_at * self.budget.limit, questions=questions)
         changed_at = first_change(before.messages if before else (), draft.messages)
         return Composed(
             messages=draft.messages,
@@ -428,7 +430,7 @@ class _Desk:
                 hidden,
                 self.texts.snapshot,
                 self.head.room,
-                self._settled(draft),
+                max(settled, self._settled(draft, questions)),
                 Shared(self.last, max(0, int(self.budget.fold_at * self.budget.limit) - draft.tokens))
                 if large_turns
                 else None,
@@ -445,13 +447,16 @@ class _Desk:
         enough = (budget.fold_at * budget.limit - max(budget.fold_to * budget.limit, head)) / 2
         return left >= min(enough, FITTING * sum(turns) / len(turns))
 
-    def _settled(self, draft: Draft) -> int:
-        """The last message that the next batch need not change."""
+    def _settled(self, draft: Draft, questions: Mapping[int, int]) -> int:
+        """The last message that the next batch need not change; a question that is hidden is not cut off its answer."""
         room = UNSETTLED * draft.tokens
+        shown = {message.seq for message in draft.messages}
         for message in reversed(draft.messages):
             room -= message.tokens
             if room < 0 and message.seq and message.role != "tool":
-                return message.seq - 1
+                last = message.seq - 1
+                hidden = (asked for answer, asked in questions.items() if asked <= last < answer and asked not in shown)
+                return min([last, *(asked - 1 for asked in hidden)])
         return 0
 
     def _fixed(self, *texts: str) -> int:
@@ -487,6 +492,7 @@ class _Desk:
         most: float,
         *,
         worth: Worth | None = None,
+        questions: Mapping[int, int] = MappingProxyType({}),
         max_messages: int | None = None,
     ) -> tuple[Draft, Ranges]:
         """Fold whatever is left, the newest included, the largest first, then leave out the oldest, until it fits.
@@ -498,7 +504,14 @@ class _Desk:
         whole = {message.seq: message for message in self.shown(hidden)}
         slack = max(0, most - self.budget.fold_to * limit) if self.folding else 0
         squeezer = Squeezer(
-            whole, stand_ins, hidden, always=self.always.keys(), make_stub=self._stub, worth=worth, slack=slack
+            whole,
+            stand_ins,
+            hidden,
+            always=self.always.keys(),
+            make_stub=self._stub,
+            worth=worth,
+            questions=questions,
+            slack=slack,
         )
         cap = int(STAND_IN_SHARE * limit)
         while max_messages and len(self.draft(stand_ins, squeezer.hidden, self.texts.snapshot).messages) > max_messages:
