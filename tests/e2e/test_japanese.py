@@ -130,6 +130,7 @@ def test_the_help_fits_80_columns(tmp_path):
         (["show"], "引数 'UUID' がありません。"),
         (["inherit", "x"], "タスクキーに 'x' は使えません。"),
         (["run"], "作業の内容か、再開するタスクを指定してください。"),
+        (["run", ""], "作業の内容が空です。\n  ファイル、"),
         (["import", str(TEXTS)], "は読み込める形式ではありません。\n  読み込める形式: portable, "),
     ],
 )
