@@ -146,11 +146,20 @@ class Engine:
             config = msgspec.structs.replace(config, inherited_from=inheritance.uuid)
         metadata = _new_metadata(key, uuid, user, config)
         lease = self.store.lease(metadata.uuid, create=metadata, status="pending" if queued else "running")
+        task = self._create_task(lease, summarise, inheritance)
+        self._open.add(task)
+        if not queued:
+            self._announce(task, "started")
+            self._explain_threshold(task)
+        return task
+
+    def _create_task(self, lease: Lease, summariser: Summariser | None, inheritance: Handoff | None) -> Task:
+        """Return the new task of a lease, which is released if that fails."""
         try:
-            task = Task(
+            return Task(
                 lease,
                 view=View(),
-                summariser=summarise,
+                summariser=summariser,
                 hooks=self.hooks,
                 inheritance=inheritance,
                 inheriting=self.settings.context_inheritance,
@@ -158,11 +167,6 @@ class Engine:
         except BaseException:
             lease.close()
             raise
-        self._open.add(task)
-        if not queued:
-            self._announce(task, "started")
-            self._explain_threshold(task)
-        return task
 
     def resume(self, uuid: str, *, summariser: Summariser | str | None = None, **options: Any) -> Task:
         """Continue a task after a pause or a crash. Its window is the same, byte for byte.

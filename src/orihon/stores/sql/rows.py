@@ -221,7 +221,7 @@ def fill_keys(connection: sqlite3.Connection) -> None:
 
 
 def create_totals(connection: sqlite3.Connection) -> None:
-    """Create the table `task_totals` and its triggers anew, and fill the table."""
+    """Create the table `task_totals` and its triggers again, and fill the table."""
     connection.execute("DROP TABLE IF EXISTS task_totals")  # of an earlier version it has fewer columns
     columns = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in FIGURES)
     connection.execute(
