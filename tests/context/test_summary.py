@@ -4,6 +4,7 @@ import pytest
 
 from orihon.context.check import find_kept_names
 from orihon.context.language import language_of
+from orihon.context.ledger import parse
 from orihon.context.summary import TRIES, Limits, summarise
 from orihon.context.transcript import pieces, transcript
 from orihon.context.units import units_of
@@ -80,6 +81,21 @@ def test_a_second_try_can_succeed():
     said = iter(["", GOOD])
     made = run(lambda _: next(said))
     assert (made.calls, made.by_model, made.problems) == (2, True, ("the summary is empty",))
+
+
+@pytest.mark.parametrize("share", [0.3, 1.8])
+def test_it_holds_every_instruction_of_the_user(share):
+    """Of a short summary and of one that is longer than it should be; what was taken back is left out."""
+    demands = [f"Never change column_{number} of table_{number} without asking owner_{number}." for number in range(30)]
+    messages = conversation(turns=40)
+    revoked = "You may now change column_7 of table_7 without asking owner_7."
+    asked = [message(90, "user", "\n".join(demands)), message(91, "user", revoked)]
+    words = (GOOD + " ") * int(1600 * share / COUNT.text(GOOD))
+    made = run(lambda _: words, [*messages, *asked, *conversation(turns=40)[1:]])
+    assert made.by_model
+    kept = [entry.text for entry in parse(made.text)[1] if entry.kind == "constraint"]
+    assert [demand for demand in demands if demand not in kept] == [demands[7]]
+    assert made.tokens < 3 * 1600
 
 
 def test_what_it_forgot_is_appended():

@@ -87,13 +87,16 @@ def render(
     language: str = "en",
     runs: int = 1,
     handles: bool = True,
+    whole: Kind | None = None,
 ) -> str:
     """Return the entries under their headings, in `max_tokens` at most. Those of a kind come by their worth.
 
     `runs` is how many runs they are of. Without `handles`, passages do not name their messages, which saves room.
+    Entries of the kind `whole` come before all others: as many as fit.
     """
     headings = HEADINGS["ja" if language == "ja" else "en"]
-    return _Page(entries, max_tokens, counter, headings, runs, handles=handles).render()
+    page = _Page(entries, max_tokens, counter, headings, runs, handles=handles)
+    return page.render(whole)
 
 
 class _Page:
@@ -115,7 +118,9 @@ class _Page:
         self.shown: dict[Kind, list[Entry]] = {}
         self.costs: dict[Kind, int] = {}
 
-    def render(self) -> str:
+    def render(self, whole: Kind | None) -> str:
+        if whole is not None:
+            self._show(whole, self.room)
         for kind in KINDS:
             self._show(kind, min(self.room, self._share(kind)))
         for kind in KINDS:  # what the passages left

@@ -3,8 +3,9 @@
 A summariser is a callable from a prompt to a text; it may raise, time out, or answer nonsense. What it says counts
 only if `check` has no objection; otherwise it is asked again and told what was wrong. What it forgot of the names that
 the covered part kept using is appended. After three tries the extractive summary stands in, which needs no model and
-never fails. A model's summary does not replace the ledger of what it covers, it stands before it. Nothing here changes
-anything: the caller stores the result, or not.
+never fails. A model's summary does not replace the ledger of what it covers, it stands before it; the user's
+instructions that still count are in the ledger whatever the model wrote. Nothing here changes anything: the caller
+stores the result, or not.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def summarise(
     if entries is None:
         entries = find_all_entries(messages, previous, max_tokens=job.length)
     words = text.strip() if by_model else shorten_prose(previous, job.length, counter)
-    text, missing = _with_names(_with_ledger(words, entries, job), job)
+    text, missing = _with_names(_with_ledger(words, entries, job, by_model=by_model), job)
     return Outcome(
         text=text,
         tokens=counter.text(text),
@@ -213,13 +214,31 @@ def _shortened(job: Job) -> str:
 _FOCUS = {"en": "Pay special attention to: ", "ja": "特に次の点に注目してください: "}
 
 
-def _with_ledger(words: str, entries: Sequence[Entry], job: Job) -> str:
-    """Return the words of a model, if there are any, and the ledger in the room that they leave."""
+def _with_ledger(words: str, entries: Sequence[Entry], job: Job, *, by_model: bool) -> str:
+    """Return the words of a model, if there are any, and the ledger in the room that they leave.
+
+    Behind a model's words, the ledger has room for every instruction of the user, up to the length of a summary.
+    """
     spent = job.counter.text(words) + 2 if words else 0
     room = max(job.length - spent, int(job.length * LEAST_LEDGER))
+    if by_model:
+        room = max(room, min(job.length, _count_instructions(entries, job) + room // 2))
     room = min(room, max(job.original, job.least) - 1 - spent)
-    ledger = render(entries, max_tokens=room, counter=job.counter, language=job.language)
+    ledger = render(
+        entries,
+        max_tokens=room,
+        counter=job.counter,
+        language=job.language,
+        whole="constraint" if by_model else None,
+    )
     return "\n\n".join(filter(None, (words, ledger)))
+
+
+def _count_instructions(entries: Sequence[Entry], job: Job) -> int:
+    """Return the tokens of the user's instructions, as far as they fit in a summary."""
+    found = [entry for entry in entries if entry.kind == "constraint"]
+    tokens: int = job.counter.text(render(found, max_tokens=job.length, counter=job.counter, language=job.language))
+    return tokens
 
 
 def _with_names(text: str, job: Job) -> tuple[str, tuple[str, ...]]:
