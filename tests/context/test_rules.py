@@ -6,7 +6,7 @@ import re
 from unittest.mock import ANY
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orihon.context.tree import CUT, parse
@@ -22,6 +22,17 @@ MARK = re.compile(r"\[…(?P<what>(?:\d+ lines|1 line|\d+ characters), [\d,]+ to
 HIDDEN = re.compile(r"\[…(?:1 message|(?P<count>[\d,]+) messages).*?, m(?P<first>\d+)(?:-m(?P<last>\d+))?\]")
 TIMES = re.compile(r"^(?P<line>.*) \(× (?P<times>\d+)(?:, m\d+)?\)$", re.MULTILINE)
 TIME_OR_COUNTER = re.compile(r"\d+(?:[-:T.]\d+)*Z?")
+
+# the last question was hidden before its answer came; then a batch left it so, and showed the answer
+ANSWERED_LATE = [
+    ("question", "addresses", 59), ("answer", "short", 26), ("long question", "japanese", 11), ("call", "line", 39),
+    ("answer", "addresses", 21), ("question", "japanese", 41), ("question", "japanese", 12), ("long answer", "line", 6),
+    ("long question", "log", 51), ("call", "log", 46), ("answer", "log", 20), ("question", "line", 20),
+]  # fmt: skip
+ANSWERED_BEHIND_THE_BORDER = [
+    ("list", "log", 6), ("list", "log", 1), ("long question", "line", 11), ("list", "addresses", 1),
+    ("list", "short", 20), ("large", "addresses", 52), ("long answer", "japanese", 35), ("call", "japanese", 59),
+]  # fmt: skip
 
 
 def windows(moves, limit):
@@ -113,6 +124,8 @@ def test_3_nothing_is_left_out_in_silence(moves, limit):
 
 
 @PROPERTY
+@example(ANSWERED_LATE, 2_000)
+@example(ANSWERED_BEHIND_THE_BORDER, 8_000)
 @given(sessions, LIMITS)
 def test_3_a_question_stands_with_its_answer(moves, limit):
     """A question that was answered is shown with the answer, or neither is."""
