@@ -76,6 +76,10 @@ def test_the_model_of_the_settings(authorized, tmp_path):
     made = compact(authorized, settings, a_talk(authorized.store), focus="totals")
     assert made.summary.startswith("The talk was about baskets")
     assert (made.summariser, made.problems) == (f"scripted:{script}", ())
+    script.write_text(json.dumps(["", " ", "\n"]))
+    silent = compact(authorized, settings, a_talk(authorized.store))
+    assert silent.problems == ("the summary is empty",) * 3
+    assert silent.summary_tokens > 0
     script.write_text(json.dumps([{"status": 500, "error": "down"}] * 3))
     failed = compact(authorized, settings, a_talk(authorized.store))
     assert failed.problems

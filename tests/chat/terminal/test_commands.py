@@ -88,6 +88,30 @@ class TestCompact:
         face = table.sit(*[f"Question {number}" for number in range(6)], "/compact the price of apples")
         assert "the apples cost three" in face.shown[0]
 
+    def test_without_a_focus_the_model_is_asked_as_well(self, table, engine):
+        """The record names it, and the note says what was kept and what was saved."""
+        summary = "- [m3] the apples cost three\n" * 3
+        table.script(*[f"Answer {number}. {LONG}" for number in range(6)], summary)
+        face = table.sit(*[f"Question {number}" for number in range(6)], "/compact")
+        assert face.shown[0].startswith("- [m3] the apples cost three")
+        note = next(note for note in face.notes if "summarised" in note)
+        assert re.search(r"[1-9][\d,]* are saved\. The newest 5 stay as they are\.", note)
+        (row,) = engine.tasks()
+        (stored,) = engine.read(row.uuid).summaries()
+        assert stored.summary == face.shown[0]
+        assert stored.model.startswith("scripted:")
+
+    def test_an_empty_summary_is_never_stored(self, table, engine):
+        """A model that says nothing is asked three times; then the ledger stands alone, and the reasons are told."""
+        table.script(*[f"Answer {number}. {LONG}" for number in range(6)], "", " ", "OK")
+        face = table.sit(*[f"Question {number}" for number in range(6)], "/compact")
+        assert "Question 0" in face.shown[0]
+        assert sum("The model's summary was not used" in note for note in face.notes) == 3
+        (row,) = engine.tasks()
+        (stored,) = engine.read(row.uuid).summaries()
+        assert (stored.summary, stored.model) == (face.shown[0], None)
+        assert stored.summary_tokens > 0
+
     def test_too_short(self, table):
         table.script("Hello.")
         assert "too short" in table.sit("hi", "/compact").shown[0]
