@@ -502,7 +502,8 @@ class _Desk:
         """
         limit = self.budget.limit
         whole = {message.seq: message for message in self.shown(hidden)}
-        slack = max(0, most - self.budget.fold_to * limit) if self.folding else 0
+        # a little less than the room down to `fold_to`: a stub may be shorter than it could be
+        slack = 0.9 * max(0, most - self.budget.fold_to * limit) if self.folding else 0
         squeezer = Squeezer(
             whole,
             stand_ins,
