@@ -70,6 +70,11 @@ class Stored(NamedTuple):
         return sum(event.type == kind for event in self.events)
 
     @property
+    def made(self):
+        """The number of batches of folds and of summaries that count."""
+        return self.count("folds") + self.count("summary")
+
+    @property
     def told_aside(self):
         """Whether a tangent is open and what is told of it is stored already."""
         opened = [event.after for event in self.events if event.type == "tangent"]
@@ -268,7 +273,7 @@ class Play:
             except Conflict:  # it had begun to end
                 assert look(self.engine).status == "completed"
                 return False
-        self.say(resumed=stored is not None, window=self.window(), folds=look(self.engine).count("folds"))
+        self.say(resumed=stored is not None, window=self.window(), made=look(self.engine).made)
         return True
 
     def done(self):
