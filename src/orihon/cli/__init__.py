@@ -128,9 +128,8 @@ def main(arguments: list[str] | None = None) -> None:
     install_handler(leave, signal.SIGTERM)
     if is_japanese():
         prepare_click()
-        localise(cli)
     try:
-        sys.exit(cli.main(arguments, prog_name="orihon", standalone_mode=False) or 0)
+        sys.exit(localise(cli).main(arguments, prog_name="orihon", standalone_mode=False) or 0)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "orihon"
         say_error(error.format_message(), f"`{command} --help` shows the usage.")

@@ -12,6 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
+from copy import copy
 from functools import cache
 from importlib import resources
 
@@ -45,9 +46,11 @@ def translate(text: str) -> str:
 
 
 def localise(command: click.Command) -> click.Command:
-    """Translate the help of a command and of its options. Its examples stay."""
+    """Return a command with its help and that of its options in the language of the locale. Its examples stay."""
     if not is_japanese():
         return command
+    command = copy(command)
+    command.params = list(map(copy, command.params))
     prose, mark, examples = inspect.cleandoc(command.help or "").partition(EXAMPLES)
     paragraphs = [_find(" ".join(paragraph.split())) for paragraph in prose.strip().split("\n\n")]
     command.help = "\n\n".join(paragraphs) + (f"\n\n{mark}{examples}" if mark else "")
@@ -79,7 +82,9 @@ def _find(text: str) -> str:
 
 
 def _translate_template(text: str) -> str:
-    """Translate a template of click's, whose values have names."""
+    """Translate a template of click's, whose values have names, in a Japanese locale."""
+    if not is_japanese():
+        return text
     names = re.findall(r"\{\w+(?:!r)?\}", text)
     found = _load()[0].get(re.sub(r"\{\w+(?:!r)?\}", "{}", text))
     return text if found is None else found.format(*names)
