@@ -91,6 +91,11 @@ def test_a_small_conversation_is_sent_as_it_is(engine):
     assert scripted.infos[-1].instructions == "You read files."
 
 
+def texts(sent):
+    """What the model reads, without the dates and ids that the framework keeps beside it."""
+    return [getattr(part, "content", None) or getattr(part, "args", "") for part in parts(sent)]
+
+
 @pytest.mark.parametrize("how", ["run", "stream"])
 def test_a_long_one_fits(engine, how):
     """Each of 60 requests is valid and fits, the question stays, and the history is whole."""
@@ -109,7 +114,7 @@ def test_a_long_one_fits(engine, how):
     for sent in scripted.sent:
         check(sent)
         assert parts(sent)[0].content == "Read all."
-        assert len(ModelMessagesTypeAdapter.dump_json(sent)) // 5 < 32_000
+        assert sum(len(str(part)) for part in texts(sent)) // 4 < 32_000
     assert len(ModelMessagesTypeAdapter.dump_json(messages)) // 5 > 60_000
     assert scripted.sent[-1][-1].parts[-1].tool_call_id == messages[-2].parts[-1].tool_call_id
     assert all(info.instructions == "You read files." for info in scripted.infos)
