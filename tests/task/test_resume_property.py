@@ -15,6 +15,10 @@ from support.task_player import ARGUMENTS, Player, kinds, opened, plays, shown, 
 CHECKS = settings(max_examples=300 if DEEP else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+def count_summaries(engine, player):
+    return sum(event.type == "summary" for event in engine.read(player.task.uuid).events())
+
+
 @CHECKS
 @given(kind=kinds, play=plays, counts=st.sampled_from((0.0, 1.4)))
 def test_a_crash_changes_nothing_of_the_window(kind, play, counts):
@@ -24,14 +28,17 @@ def test_a_crash_changes_nothing_of_the_window(kind, play, counts):
         for step in play:
             player.do(step)
         before, log = player.shown(), player.log()
+        made = count_summaries(engine, player)
         player.task.writer.lease.close()
         assert shown(engine.read(player.task.uuid)) == before
         player.task = engine.resume(player.task.uuid, summariser=summariser)
         added = player.log()[len(log) :]
         assert player.log()[: len(log)] == log
         assert {message.text for message in added} <= {INTERRUPTED}
-        assert player.shown() == before
-        assert shown(engine.read(player.task.uuid)) == before
+        now = player.shown()
+        # the answers to calls that were lost may make a summary due, and nothing else may
+        assert now == before or (added and count_summaries(engine, player) > made)
+        assert shown(engine.read(player.task.uuid)) == now
         event(f"{'folded' if player.task.log.view.state.folds else 'whole'}, {bool(added)}")
         player.task.close()
 
